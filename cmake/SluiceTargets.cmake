@@ -1,0 +1,40 @@
+# One OBJECT library per folder of src/, so that a floor can be built and tested without those above.
+
+add_library(sl_options INTERFACE)
+target_compile_options(sl_options INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wwrite-strings
+  # The bits of every number are part of the product: see docs/numerics.md.
+  -ffp-contract=off -fno-math-errno -fno-trapping-math
+  $<$<BOOL:${SL_WERROR}>:-Werror> $<$<BOOL:${SL_NATIVE}>:-march=native>)
+target_include_directories(sl_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(sl_options INTERFACE $<$<BOOL:${SL_SEAL_TRAP}>:SL_SEAL_TRAP>
+  SL_VERSION="${PROJECT_VERSION}")
+if(SL_SANITIZE)
+  target_compile_options(sl_options INTERFACE -fsanitize=${SL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(sl_options INTERFACE -fsanitize=${SL_SANITIZE})
+endif()
+
+# sl_module(<name> <sources...>): the OBJECT library sl_<name>.
+function(sl_module name)
+  add_library(sl_${name} OBJECT ${ARGN})
+  target_link_libraries(sl_${name} PUBLIC sl_options Threads::Threads)
+  set_property(GLOBAL APPEND PROPERTY SL_MODULES sl_${name})
+endfunction()
+
+# sl_test(<name> SOURCES ... MODULES base text ... [LIBS ...] [ARGS ...] [LABELS ...]): a cmocka program
+# that is linked with the objects of the modules and run by ctest. Exit code 77 counts as skipped.
+function(sl_test name)
+  cmake_parse_arguments(T "" "" "SOURCES;MODULES;LIBS;ARGS;LABELS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  foreach(m ${T_MODULES})
+    target_link_libraries(${name} PRIVATE sl_${m})
+  endforeach()
+  target_link_libraries(${name} PRIVATE sl_options Threads::Threads cmocka ${T_LIBS})
+  target_compile_definitions(${name} PRIVATE SL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+    SL_MODELS_DIR="${PROJECT_SOURCE_DIR}/models")
+  add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+  if(T_LABELS)
+    set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}")
+  endif()
+endfunction()
