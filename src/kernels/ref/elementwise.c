@@ -1,0 +1,35 @@
+/* Reference: one output per input, no order to keep. */
+#include <math.h>
+
+#include "kernels/ref/math.h"
+#include "kernels/ref/ref.h"
+
+void SL_REF(add)(float *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = y[i] + x[i];
+    }
+}
+
+void SL_REF(axpy)(float *y, float a, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = fmaf(a, x[i], y[i]);
+    }
+}
+
+void SL_REF(exp)(float *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = ref_expf(x[i]);
+    }
+}
+
+void SL_REF(silu_mul)(float *y, const float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = ref_siluf(gate[i]) * up[i];
+    }
+}
+
+void SL_REF(sigmoid_mul)(float *y, const float *x, const float *gate, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        y[i] = x[i] * ref_sigmoidf(gate[i]);
+    }
+}
