@@ -1,0 +1,135 @@
+/* The store: a converted model on disk (docs/format.md). This folder is the only reader and writer of it.
+ *
+ *   manifest.json    version, source, config, generation config, tensor table, layouts, checksums
+ *   trunk.bin        tensors in order of use, each at a multiple of 64 bytes
+ *   embed.bin        one fixed-stride record per vocabulary row
+ *   experts/NNN.bin  one file per layer, one fixed-stride record (a multiple of 4 KiB) per expert
+ *   experts.sum      XXH3-128 of every expert record, [layer][expert] 16 bytes
+ *   text.bin         compiled tokenizer and chat template
+ *
+ * Files are a multiple of 4 KiB long. Everything read from them is checked before use. This header
+ * describes an opened store: numbers and file descriptors, no weights. */
+#ifndef SL_STORE_STORE_H
+#define SL_STORE_STORE_H
+
+#include "io/file.h"
+#include "model/model.h"
+#include "tensor/matrix.h"
+
+#define SL_STORE_VERSION 1
+#define SL_STORE_MANIFEST "manifest.json"
+#define SL_STORE_MANIFEST_MAX ((uint64_t)64 << 20)
+
+typedef struct sl_hash128 {
+    uint64_t low, high;  /* of XXH3_128bits(); written as 32 hexadecimal digits, high first */
+} sl_hash128;
+
+/* One tensor of trunk.bin. Vectors and convolutions are f32 matrices ([1][n], [width][channels]). */
+typedef struct sl_store_tensor {
+    sl_role role;
+    uint32_t layer;
+    sl_matrix_shape shape;
+    sl_matrix_layout layout;   /* of the block at `offset` */
+    uint64_t offset;           /* in trunk.bin, a multiple of SL_MATRIX_ALIGN */
+    sl_hash128 hash;           /* of the layout.bytes bytes at offset */
+} sl_store_tensor;
+
+/* An expert record: three matrices. The same for every layer of this version. */
+typedef struct sl_expert_layout {
+    sl_matrix_shape gate, up, down;
+    sl_matrix_layout gate_layout, up_layout, down_layout;
+    uint64_t gate_at, up_at, down_at;  /* offsets in the record */
+    uint64_t bytes;                    /* without padding */
+    uint64_t stride;                   /* a multiple of SL_PAGE */
+} sl_expert_layout;
+
+/* Where an expert's bytes are: a list of extents that fill a slot. One extent in a store; a checkpoint
+ * that is run in place has nine. */
+#define SL_EXTENTS_MAX 9
+typedef struct sl_extent {
+    uint32_t file;        /* index into sl_store.files */
+    uint64_t offset;      /* in the file */
+    uint64_t slot_at;     /* in the slot */
+    uint64_t bytes;
+} sl_extent;
+typedef struct sl_expert_place {
+    uint32_t n_extents;
+    sl_extent extents[SL_EXTENTS_MAX];
+} sl_expert_place;
+
+/* An embedding row record: codes, scales, biases at these offsets (a one-row sl_matrix). */
+typedef struct sl_embed_layout {
+    sl_matrix_shape shape;             /* rows = n_vocab */
+    uint64_t codes_at, scales_at, biases_at;
+    uint64_t row_bytes, stride;        /* stride: a multiple of 16 */
+    sl_hash128 hash;                   /* of the whole file's rows * stride bytes */
+} sl_embed_layout;
+
+/* A part of text.bin; bytes == 0: the store has none. */
+typedef struct sl_text_part {
+    uint64_t offset, bytes;
+    sl_hash128 hash;
+} sl_text_part;
+
+typedef struct sl_store {
+    sl_model model;
+    uint32_t n_tensors;
+    const sl_store_tensor *tensors;    /* in order of use */
+    sl_expert_layout expert;
+    sl_embed_layout embed;
+    sl_text_part tokenizer, chat_template;  /* compiled table image; UTF-8 source */
+    uint64_t trunk_bytes;              /* of trunk.bin's tensors, gaps included */
+    uint64_t model_bytes;              /* trunk + embedding + expert records, as stored */
+    bool direct;                       /* files are open for direct I/O, proved by a probe */
+
+    /* Sampling defaults of generation_config.json; negative: not given. */
+    double temperature, top_p, min_p, repeat_penalty;
+    int64_t top_k;
+    bool do_sample;
+
+    sl_file trunk, embed_file, text;
+    sl_file *experts;                  /* [n_layers] */
+    const sl_hash128 *expert_hashes;   /* [n_layers][n_experts] */
+    sl_arena arena;                    /* owns what this struct points to: mapped, sized exactly */
+    const char *path;
+} sl_store;
+
+typedef enum sl_store_direct {
+    SL_DIRECT_REQUIRED,  /* refuse (SL_ERR_UNSUPPORTED) where direct I/O is not true */
+    SL_DIRECT_PREFERRED, /* fall back to buffered reads; store->direct tells */
+} sl_store_direct;
+
+/* Read and check the manifest and open every file. Leaves no page of the store in the page cache: all
+ * reads are direct where the drive allows it. Temporary memory is returned before this ends.
+ * Errors: SL_ERR_MISSING (no manifest: not a store), SL_ERR_UNSUPPORTED (a newer version, a model this
+ * binary does not run, no direct I/O), SL_ERR_CORRUPT (names the field, file or size), SL_ERR_IO. */
+SL_MUST_USE sl_status sl_store_open(const char *path, sl_store_direct direct, sl_store *out, sl_error *err);
+/* Accepts a zeroed struct. */
+void sl_store_close(sl_store *store);
+
+/* NULL when the model has no such tensor. O(n_tensors). */
+const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role, uint32_t layer);
+void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert, sl_expert_place *out);
+/* The file of an extent, and its name for messages ("experts/003.bin"). */
+const sl_file *sl_store_file(const sl_store *store, uint32_t file);
+void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap);
+
+/* Point the three matrices into a slot that holds the expert's bytes. */
+void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate, sl_matrix *up,
+                    sl_matrix *down);
+
+/* Compute a layout from shapes. Pure; used by the converter, the reader's checks and the plan. */
+SL_MUST_USE sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape *up,
+                                          const sl_matrix_shape *down, sl_expert_layout *out, sl_error *err);
+SL_MUST_USE sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out, sl_error *err);
+
+/* True when the expert's record in the slot has its checksum. */
+bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert, const void *slot);
+sl_hash128 sl_hash(const void *bytes, size_t n);
+
+/* The numbers of a store that does not exist: what converting this checkpoint or config with these
+ * options would give (tensor table without hashes, layouts, sizes; no files). For `plan`. */
+SL_MUST_USE sl_status sl_store_describe(const sl_model *model, const sl_matrix_shape *(*shape_of)(void *user, const sl_tensor_spec *spec),
+                                        void *user, sl_store *out, sl_error *err);
+
+#endif
