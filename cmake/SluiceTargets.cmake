@@ -14,6 +14,13 @@ if(SL_SANITIZE)
   target_link_options(sl_options INTERFACE -fsanitize=${SL_SANITIZE})
 endif()
 
+if(SL_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "SL_FUZZ needs clang, found ${CMAKE_C_COMPILER_ID}: cmake --preset fuzz")
+  endif()
+  target_compile_options(sl_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # sl_module(<name> <sources...>): the OBJECT library sl_<name>.
 function(sl_module name)
   add_library(sl_${name} OBJECT ${ARGN})
