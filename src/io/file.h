@@ -1,7 +1,7 @@
 /* Files opened for direct reading, and the proof that direct reading is true here.
  *
- * tmpfs accepts O_DIRECT and fills the page cache, so the flag proves nothing: sl_file_probe_direct()
- * reads a page and asks with mincore whether it stayed out. */
+ * tmpfs accepts O_DIRECT and serves the read from the page cache, so the flag proves nothing:
+ * sl_file_probe_direct() reads a page and asks the kernel whether it stayed out of the cache. */
 #ifndef SL_IO_FILE_H
 #define SL_IO_FILE_H
 
@@ -11,35 +11,48 @@
 #include "base/status.h"
 
 typedef struct sl_file {
-    int fd;              /* -1 when closed */
-    uint64_t bytes;      /* at open */
-    bool direct;         /* opened with O_DIRECT */
-    uint32_t align;      /* of offset, length and memory for direct reads; at most 4096 */
+    int fd;         /* -1 when closed */
+    uint64_t bytes; /* at open */
+    bool direct;    /* opened with O_DIRECT */
+    uint32_t align; /* of offset, length and memory for direct reads: a power of two <= 4096 */
 } sl_file;
 
 #define SL_FILE_CLOSED ((sl_file){.fd = -1})
 
-/* Open for reading. direct: with O_DIRECT, SL_ERR_UNSUPPORTED where the file system refuses it or its
- * alignment is over 4096. Errors: SL_ERR_MISSING, SL_ERR_IO (a regular file is required). */
+/* Open a regular file for reading. direct: with O_DIRECT; the alignment is what the kernel states, or
+ * what a test read finds. Never blocks on a pipe or device put in the file's place.
+ * A buffered file (direct == false) is opened without read-ahead.
+ * Errors: SL_ERR_MISSING; SL_ERR_UNSUPPORTED where the file system refuses direct reads or wants more
+ * than 4096 bytes of alignment; SL_ERR_IO otherwise. *out is SL_FILE_CLOSED after an error. Any thread. */
 SL_MUST_USE sl_status sl_file_open(const char *path, bool direct, sl_file *out, sl_error *err);
 /* Accepts SL_FILE_CLOSED and a file that was closed before. */
 void sl_file_close(sl_file *file);
 
-/* Prove it: read the last page of the file through `file` (already open with direct) into an aligned
- * buffer and see that it is not in the page cache afterwards; pages that others had cached before are
- * dropped first (posix_fadvise). *is_direct tells. Files shorter than a page count as proved. */
+/* Prove it: find a page of the file that is not in the page cache (after asking the kernel to drop
+ * them), read it through `file`, which is open with direct, and see whether it is still absent.
+ * *is_direct tells. Memory file systems are never direct. An empty file counts as direct.
+ *
+ * mincore, the witness, may be mute: for a file that is neither ours nor writable by us it calls
+ * every page present; and pages that another process has mapped cannot be dropped. Then the kernel's
+ * word counts (STATX_DIOALIGN: ext4, xfs, f2fs and others state it per file, and state "no" for files
+ * they would read through the cache). Where there is no such word either: SL_ERR_UNSUPPORTED, with the
+ * reason. Errors besides: SL_ERR_IO. */
 SL_MUST_USE sl_status sl_file_probe_direct(const sl_file *file, bool *is_direct, sl_error *err);
 
-/* Bytes of the file that are in the page cache now (mincore). */
+/* Bytes of the file (of file->bytes, in whole pages) that are in the page cache now. Reads no data and
+ * brings nothing into the cache. Errors: SL_ERR_UNSUPPORTED where mincore is mute (see above),
+ * SL_ERR_IO. */
 SL_MUST_USE sl_status sl_file_cached_bytes(const sl_file *file, uint64_t *out, sl_error *err);
-/* Write dirty pages back and drop all of the file's pages from the page cache. */
+/* Write dirty pages back and drop all of the file's pages from the page cache. Pages that a process has
+ * mapped stay: that is no error. */
 SL_MUST_USE sl_status sl_file_drop_cache(int fd, sl_error *err);
 
-/* Read exactly n bytes at offset, however many calls it takes. For direct files buf, offset and n are
- * multiples of file->align, except that n may reach past the end of the file: *got then is less than n
- * (got may be NULL when a short read is an error, SL_ERR_CORRUPT). A buffered file drops what it read
- * from the page cache. */
-SL_MUST_USE sl_status sl_file_read(const sl_file *file, void *buf, size_t n, uint64_t offset, size_t *got,
-                                   sl_error *err);
+/* Read n bytes at offset, however many calls it takes. For direct files buf, offset and n are multiples
+ * of file->align, except that n may reach past the end of the file. *got is what there was, less than n
+ * at the end of the file; with got == NULL a short read is SL_ERR_CORRUPT, which names what was expected
+ * and found. A buffered file drops the pages it read from the page cache.
+ * Errors besides: SL_ERR_IO. The message names no file: the caller knows it and adds it. Any thread. */
+SL_MUST_USE sl_status sl_file_read(const sl_file *file, void *buf, size_t n, uint64_t offset,
+                                   size_t *got, sl_error *err);
 
 #endif
