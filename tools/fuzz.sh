@@ -18,11 +18,12 @@ names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
     for binary in "$out"/tests/fuzz/fuzz_*; do
         if [ -f "$binary" ] && [ -x "$binary" ]; then
-            names+=("$(basename "${binary#*/fuzz_}" | sed 's/^fuzz_//')")
+            names+=("${binary##*/fuzz_}")
         fi
     done
 fi
 
+# shellcheck disable=SC2317  # called by xargs below
 fuzz_one() {   # name seconds out
     local name=$1 seconds=$2 out=$3
     mkdir -p "$out/corpus/$name"

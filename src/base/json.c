@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/json.h"
 
+#include <assert.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,11 +422,13 @@ sl_status sl_json_parse(const char *text, size_t len, sl_arena *arena, sl_json *
             if (!key)
                 return sl_arena_full(arena, r.len + 1, err);
             // Objects that people write are small; large tables go through the pull reader.
+            assert(depth > 0);
             if (parents[depth - 1]->n_children < 4096 && has_key(parents[depth - 1], key, key_len))
                 return sl_fail(err, SL_ERR_SYNTAX, "JSON: the key '%.80s' is given twice", key);
             continue;
         case SL_JSON_EV_END_OBJECT:
         case SL_JSON_EV_END_ARRAY:
+            assert(depth > 0);
             depth--;
             continue;
         default:

@@ -5,6 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+// What status.h tells the analyzer, which this file defines for real.
+#undef sl_fail
+#undef sl_fail_at
+#undef sl_fail_errno
+#undef sl_error_context
+
 const char *sl_status_name(sl_status status) {
     switch (status) {
 #define SL_STATUS_NAME(name, text)                                                                 \

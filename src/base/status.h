@@ -24,4 +24,15 @@ sl_status sl_error_context(sl_error *err, sl_status status, const char *fmt, ...
 
 void sl_error_clear(sl_error *err);
 
+#ifdef __clang_analyzer__
+/* The analyzer sees one source at a time and would follow paths on which an error is SL_OK. */
+#define sl_fail(err, status, ...) (sl_fail(err, status, __VA_ARGS__), (status))
+#define sl_fail_at(err, status, layer, expert, offset, ...)                                        \
+    (sl_fail_at(err, status, layer, expert, offset, __VA_ARGS__), (status))
+#define sl_fail_errno(err, status, errnum, ...)                                                    \
+    (sl_fail_errno(err, status, errnum, __VA_ARGS__), (status))
+#define sl_error_context(err, status, ...)                                                         \
+    (sl_error_context(err, status, __VA_ARGS__), (status))
+#endif
+
 #endif

@@ -43,7 +43,7 @@ static bool read_all(const char *text, size_t len, uint64_t *n_values) {
         }
     }
     free(decoded);
-    require(sl_json_next(&reader, &err) == event);   // the end and an error are both final
+    require(sl_json_next(&reader, &err) == event); // the end and an error are both final
     return event == SL_JSON_EV_END;
 }
 
