@@ -7,7 +7,7 @@
 /* Which layers have a tensor. */
 typedef enum sl_tensor_scope {
     SL_SCOPE_MODEL,
-    SL_SCOPE_HEAD,         /* of the model, unless the head is tied to the embedding */
+    SL_SCOPE_HEAD,         /* of the model; under the embedding's name where the two are tied */
     SL_SCOPE_LAYER,
     SL_SCOPE_ATTENTION,    /* layers with this mixer */
     SL_SCOPE_QK_NORM,      /* the same, where q and k are normed */
@@ -34,7 +34,7 @@ struct sl_family {
     const char *const *model_types;        /* values of model_type, NULL-terminated */
     const sl_layer_type *layer_types;      /* ends with a NULL name */
     uint32_t full_attention_interval;      /* default when layer_types is absent */
-    const sl_tensor_name *tensors;
+    const sl_tensor_name *tensors;         /* the embedding first */
     uint32_t n_tensors;
     const char *const *prefixes, *const *head_prefixes, *const *unused_prefixes;
     const char *experts_stacked, *experts_fused_gate_up, *experts_fused_down, *experts_single;

@@ -82,7 +82,7 @@ uint32_t sl_model_mixer_count(const sl_model *model, sl_mixer mixer);
 typedef enum sl_role {
     SL_ROLE_EMBED,        /* [n_vocab][d_model] */
     SL_ROLE_NORM_FINAL,   /* [d_model] */
-    SL_ROLE_HEAD,         /* [n_vocab][d_model]; absent when tied */
+    SL_ROLE_HEAD,         /* [n_vocab][d_model]; tied: a copy of the embedding */
     SL_ROLE_NORM_MIXER,   /* per layer from here on: [d_model] */
     SL_ROLE_NORM_FFN,
     SL_ROLE_ATTN_Q,       /* [n_heads * d_head * (gated ? 2 : 1)][d_model] */
@@ -128,8 +128,8 @@ typedef struct sl_tensor_spec {
     /* Name in a checkpoint after the prefix: "layers.3.self_attn.q_proj" (a matrix adds ".weight" and,
      * quantized, ".scales" and ".biases"; a vector's name is complete). Experts: HF fused
      * "layers.3.mlp.experts.gate_up_proj", per expert "layers.3.mlp.experts.%u.gate_proj", MLX
-     * "layers.3.mlp.switch_mlp.gate_proj" are made by sl_tensor_expert_names(). The head's name takes
-     * no model prefix: "lm_head". */
+     * "layers.3.mlp.switch_mlp.gate_proj" are made by sl_tensor_expert_names(). The head's name
+     * takes its own prefixes: "lm_head"; that of a tied head is the embedding's, prefixes included. */
     char name[96];
 } sl_tensor_spec;
 

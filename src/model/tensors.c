@@ -161,6 +161,8 @@ static void fill(const sl_model *m, const sl_tensor_name *t, uint32_t layer, sl_
     shape_of(m, t->role, &out->rows, &out->cols);
     if (is_layer_scope(t->scope))
         (void)snprintf(out->name, sizeof(out->name), "layers.%u.%s", layer, t->name);
+    else if (t->scope == SL_SCOPE_HEAD && m->tied_head)
+        (void)snprintf(out->name, sizeof(out->name), "%s", m->family->tensors[0].name);
     else
         (void)snprintf(out->name, sizeof(out->name), "%s", t->name);
 }
@@ -173,7 +175,7 @@ static uint32_t walk(const sl_model *m, uint32_t index, sl_tensor_spec *out) {
     for (uint32_t i = 0; i < f->n_tensors;) {
         const sl_tensor_name *t = &f->tensors[i];
         if (!is_layer_scope(t->scope)) {
-            if ((t->scope != SL_SCOPE_HEAD || !m->tied_head) && at++ == index) {
+            if (at++ == index) {
                 fill(m, t, 0, out);
                 return at;
             }

@@ -1,0 +1,10 @@
+#define _GNU_SOURCE
+#include "base/clock.h"
+
+#include <time.h>
+
+uint64_t sl_clock_ns(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}

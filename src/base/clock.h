@@ -1,0 +1,10 @@
+/* Time that only moves forward. */
+#ifndef SL_BASE_CLOCK_H
+#define SL_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds since some fixed point in the past (CLOCK_MONOTONIC). No system call. Any thread. */
+uint64_t sl_clock_ns(void);
+
+#endif

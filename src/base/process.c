@@ -1,0 +1,253 @@
+/* /proc, /sys/fs/cgroup and the affinity mask. All reads go through one small stack buffer: these files are
+ * read inside the budget. */
+#define _GNU_SOURCE
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+// Reads a whole small file; returns its length (cut at cap - 1) or -1.
+static ssize_t read_small(const char *path, char *out, size_t cap) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    size_t used = 0;
+    ssize_t n;
+    while (used < cap - 1 && (n = read(fd, out + used, cap - 1 - used)) > 0)
+        used += (size_t)n;
+    (void)close(fd);
+    out[used] = '\0';
+    return (ssize_t)used;
+}
+
+// The number after "key:" at the start of a line, in KiB.
+static uint64_t field_kib(const char *text, const char *key) {
+    size_t n = strlen(key);
+    for (const char *p = text; p; p = strchr(p, '\n')) {
+        p += *p == '\n';
+        if (strncmp(p, key, n) == 0)
+            return strtoull(p + n, NULL, 10);
+    }
+    return 0;
+}
+
+sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err) {
+    char text[4096];
+    memset(out, 0, sizeof(*out));
+    if (read_small("/proc/self/status", text, sizeof(text)) < 0)
+        return sl_fail_errno(err, SL_ERR_IO, errno, "/proc/self/status");
+    out->rss_bytes = field_kib(text, "VmRSS:") * 1024;
+    out->rss_peak_bytes = field_kib(text, "VmHWM:") * 1024;
+    out->anonymous_bytes = field_kib(text, "RssAnon:") * 1024;
+    out->file_bytes = field_kib(text, "RssFile:") * 1024;
+    out->page_table_bytes = field_kib(text, "VmPTE:") * 1024;
+    out->n_threads = (uint32_t)field_kib(text, "Threads:");
+    return SL_OK;
+}
+
+// Calls fn for every line of /proc/self/maps; lines longer than the buffer are cut.
+static void each_mapping(void (*fn)(const char *line)) {
+    char text[1024];
+    size_t used = 0;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (;;) {
+        ssize_t n = read(fd, text + used, sizeof(text) - 1 - used);
+        if (n <= 0)
+            break;
+        used += (size_t)n;
+        text[used] = '\0';
+        char *line = text, *end;
+        while ((end = strchr(line, '\n'))) {
+            *end = '\0';
+            fn(line);
+            line = end + 1;
+        }
+        used -= (size_t)(line - text);
+        memmove(text, line, used);
+        if (used == sizeof(text) - 1)
+            used = 0;
+    }
+    (void)close(fd);
+}
+
+static void populate_mapping(const char *line) {
+    unsigned long long begin, end, inode;
+    char access[5], device[16];
+    if (sscanf(line, "%llx-%llx %4s %*x %15s %llu", &begin, &end, access, device, &inode) != 5)
+        return;
+    if (inode == 0 || access[0] != 'r')
+        return;
+    (void)madvise((void *)(uintptr_t)begin, (size_t)(end - begin), MADV_POPULATE_READ);
+}
+
+void sl_process_populate(void) { each_mapping(populate_mapping); }
+
+uint64_t sl_memory_available(void) {
+    char text[2048];
+    if (read_small("/proc/meminfo", text, sizeof(text)) < 0)
+        return 0;
+    return field_kib(text, "MemAvailable:") * 1024;
+}
+
+/* ---- control groups -------------------------------------------------------------------------- */
+
+typedef struct group {
+    char path[512];   /* of the folder that holds the memory controller's files */
+    size_t root_len;  /* length of the mount point in it */
+    bool v2;
+} group;
+
+static bool find_group(group *g) {
+    char text[4096];
+    memset(g, 0, sizeof(*g));
+    if (read_small("/proc/self/cgroup", text, sizeof(text)) < 0)
+        return false;
+    const char *path = NULL, *path_v2 = NULL;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        char *controllers = strchr(line, ':');
+        char *where = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!where)
+            continue;
+        controllers++;
+        *where++ = '\0';
+        if (*controllers == '\0')
+            path_v2 = where;
+        for (char *c = controllers; c && *c; c = strchr(c, ',') ? strchr(c, ',') + 1 : NULL)
+            if (strncmp(c, "memory", 6) == 0 && (c[6] == ',' || c[6] == '\0'))
+                path = where;
+    }
+    static const char *const v1_roots[] = {"/sys/fs/cgroup/memory"};
+    static const char *const v2_roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    char probe[600];
+    for (size_t i = 0; path && i < SL_COUNT(v1_roots); i++) {
+        (void)snprintf(probe, sizeof(probe), "%s/memory.limit_in_bytes", v1_roots[i]);
+        if (access(probe, R_OK) == 0) {
+            (void)snprintf(g->path, sizeof(g->path), "%s%s", v1_roots[i], path);
+            g->root_len = strlen(v1_roots[i]);
+            return true;
+        }
+    }
+    for (size_t i = 0; path_v2 && i < SL_COUNT(v2_roots); i++) {
+        (void)snprintf(probe, sizeof(probe), "%s/cgroup.controllers", v2_roots[i]);
+        if (access(probe, R_OK) == 0) {
+            (void)snprintf(g->path, sizeof(g->path), "%s%s", v2_roots[i], path_v2);
+            g->root_len = strlen(v2_roots[i]);
+            g->v2 = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+// The number in a file of the group's folder; UINT64_MAX for "max", for nonsense and for no file.
+static uint64_t group_number(const group *g, const char *file) {
+    char path[640], text[64];
+    (void)snprintf(path, sizeof(path), "%s/%s", g->path, file);
+    if (read_small(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+        return UINT64_MAX;
+    return strtoull(text, NULL, 10);
+}
+
+uint64_t sl_cgroup_memory_limit(void) {
+    group g;
+    uint64_t least = UINT64_MAX;
+    if (!find_group(&g))
+        return least;
+    for (;;) {
+        uint64_t limit = group_number(&g, g.v2 ? "memory.max" : "memory.limit_in_bytes");
+        // v1 writes "no limit" as the largest whole page count.
+        if (limit < (uint64_t)1 << 60 && limit < least)
+            least = limit;
+        char *slash = strrchr(g.path, '/');
+        if (!slash || (size_t)(slash - g.path) < g.root_len)
+            return least;
+        *slash = '\0';
+    }
+}
+
+uint64_t sl_cgroup_memory_peak(void) {
+    group g;
+    char path[640], text[64];
+    if (!find_group(&g) || strlen(g.path) <= g.root_len + 1)
+        return 0;
+    // Ours alone: the only process in it.
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g.path);
+    if (read_small(path, text, sizeof(text)) <= 0 || strtoull(text, NULL, 10) != (uint64_t)getpid())
+        return 0;
+    const char *second = strchr(text, '\n');
+    if (second && second[1] != '\0')
+        return 0;
+    uint64_t peak = group_number(&g, g.v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+    return peak == UINT64_MAX ? 0 : peak;
+}
+
+/* ---- processors -------------------------------------------------------------------------------- */
+
+uint32_t sl_cpus_allowed(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+// True when the processor is the first of its core's siblings that we may use.
+static bool first_of_core(const cpu_set_t *set, int cpu) {
+    char path[96], text[256];
+    (void)snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if (read_small(path, text, sizeof(text)) <= 0)
+        return true;
+    for (char *p = text; *p;) {
+        char *end;
+        long from = strtol(p, &end, 10), to = from;
+        if (end == p)
+            break;
+        if (*end == '-')
+            to = strtol(end + 1, &end, 10);
+        for (long c = from; c <= to && c < cpu; c++)
+            if (c >= 0 && c < CPU_SETSIZE && CPU_ISSET((size_t)c, set))
+                return false;
+        p = *end == ',' ? end + 1 : end + strlen(end);
+    }
+    return true;
+}
+
+uint32_t sl_cores_allowed(void) {
+    cpu_set_t set;
+    uint32_t n = 0;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        n += CPU_ISSET((size_t)cpu, &set) && first_of_core(&set, cpu);
+    return n ? n : 1;
+}
+
+void sl_cpus_narrow(uint32_t n) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        if (n)
+            n--;
+        else
+            CPU_CLR(cpu, &set);
+    }
+    (void)sched_setaffinity(0, sizeof(set), &set);
+}

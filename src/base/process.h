@@ -1,0 +1,39 @@
+/* What the operating system says about this process and its limits: memory, processors, control groups.
+ * Reads /proc and /sys with a small buffer; allocates nothing. */
+#ifndef SL_BASE_PROCESS_H
+#define SL_BASE_PROCESS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+typedef struct sl_process_memory {
+    uint64_t rss_bytes, rss_peak_bytes;         /* VmRSS, VmHWM */
+    uint64_t anonymous_bytes, file_bytes;       /* RssAnon, RssFile */
+    uint64_t page_table_bytes;                  /* VmPTE */
+    uint32_t n_threads;
+} sl_process_memory;
+
+/* From /proc/self/status. */
+SL_MUST_USE sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err);
+
+/* Fault in every file-backed page of this process's code and constants (the program and its
+ * libraries), so that later code paths cannot grow the resident set. Best effort. */
+void sl_process_populate(void);
+
+/* MemAvailable of the machine, or 0 when it cannot be read. */
+uint64_t sl_memory_available(void);
+
+/* The tightest memory limit of the control groups that this process is in (v1 or v2, ancestors
+ * included); UINT64_MAX without one. */
+uint64_t sl_cgroup_memory_limit(void);
+/* Peak memory charged to our own group, when that group holds this process alone; 0 otherwise. */
+uint64_t sl_cgroup_memory_peak(void);
+
+/* Processors in the affinity mask; and how many cores those are (threads of one core count once). */
+uint32_t sl_cpus_allowed(void);
+uint32_t sl_cores_allowed(void);
+/* Keep this process on its first n allowed processors. */
+void sl_cpus_narrow(uint32_t n);
+
+#endif

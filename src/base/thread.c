@@ -1,0 +1,82 @@
+#define _GNU_SOURCE
+#include "base/thread.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t page_bytes(void) {
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t sl_thread_stack_bytes(uint64_t stack_bytes) {
+    uint64_t page = page_bytes();
+    return SL_ALIGN_UP(stack_bytes, page) + 2 * page;
+}
+
+static void *trampoline(void *arg) {
+    sl_thread *thread = arg;
+    (void)pthread_setname_np(pthread_self(), thread->name);
+    thread->run(thread->ctx);
+    return NULL;
+}
+
+/* Created with every signal blocked: the mask is inherited. */
+static int create(pthread_t *id, void *stack, size_t stack_bytes, sl_thread *thread) {
+    pthread_attr_t attr;
+    int errnum = pthread_attr_init(&attr);
+    if (errnum)
+        return errnum;
+    if ((errnum = pthread_attr_setstack(&attr, stack, stack_bytes)) == 0) {
+        sigset_t all, before;
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        errnum = pthread_create(id, &attr, trampoline, thread);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    (void)pthread_attr_destroy(&attr);
+    return errnum;
+}
+
+sl_status sl_thread_start(sl_thread *thread, const char *name, sl_arena *arena,
+                          uint64_t stack_bytes, void (*run)(void *ctx), void *ctx, sl_error *err) {
+    size_t page = (size_t)page_bytes();
+    size_t bytes = (size_t)SL_ALIGN_UP(stack_bytes, page);
+    memset(thread, 0, sizeof(*thread));
+    uint8_t *guard = sl_arena_alloc(arena, page + bytes, page);
+    if (!guard)
+        return sl_arena_full(arena, page + bytes, err);
+    if (mprotect(guard, page, PROT_NONE) != 0)
+        return sl_fail_errno(err, SL_ERR_MEMORY, errno, "guard page of thread '%s'", name);
+    thread->run = run;
+    thread->ctx = ctx;
+    (void)snprintf(thread->name, sizeof(thread->name), "%s", name);
+    int errnum = create(&thread->id, guard + page, bytes, thread);
+    if (errnum) {
+        (void)mprotect(guard, page, PROT_READ | PROT_WRITE);
+        return sl_fail_errno(err, SL_ERR_MEMORY, errnum, "starting thread '%s'", name);
+    }
+    thread->guard = guard;
+    return SL_OK;
+}
+
+void sl_thread_join(sl_thread *thread) {
+    if (!thread->guard)
+        return;
+    (void)pthread_join(thread->id, NULL);
+    (void)mprotect(thread->guard, (size_t)page_bytes(), PROT_READ | PROT_WRITE);
+    thread->guard = NULL;
+}
+
+uint32_t sl_cpus_allowed(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return (uint32_t)CPU_COUNT(&set);
+    // More processors than the set has room for.
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (uint32_t)n : 1;
+}

@@ -1,0 +1,147 @@
+/* Layer kind: routed experts with an optional shared expert.
+ *
+ *   y = sum over the picked experts, ascending by id, of p * down(silu(gate h) * up h)
+ *   y = y + sigmoid(g . h) * down_s(silu(gate_s h) * up_s h);  x = x + y
+ *
+ * The sum is in ascending expert order for every token, so it depends neither on which experts were in
+ * memory nor on the chunk. A single token keeps its experts' outputs apart until all are there, which
+ * lets those that are present go first; a chunk of several takes them in order.
+ *
+ * Scratch: a = router logits, then gathered rows [n][d_model], b = gate rows, c = up rows
+ *          [n][max(d_expert, d_shared)], d = expert outputs [max(n, top_k)][d_model], e = y [n][d_model]
+ *          and the shared expert's gates [n]. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/layers.h"
+
+sl_layer_scratch sl_layer_moe_scratch(const sl_model *m, uint32_t chunk) {
+    uint64_t n = chunk, inner = SL_MAX(m->moe.d_expert, m->moe.d_shared);
+    return (sl_layer_scratch){n * SL_MAX(m->d_model, m->moe.n_experts), n * inner, n * inner,
+                              SL_MAX(n, m->moe.top_k) * m->d_model, n * (m->d_model + 1)};
+}
+
+/* Group the picks of n tokens by expert: experts ascending, tokens ascending within each.
+ * Returns the number of experts needed. */
+static uint32_t group_picks(const sl_model *m, sl_scratch *s, uint32_t n) {
+    uint32_t n_experts = m->moe.n_experts, n_picks = n * m->moe.top_k, n_needed = 0, at = 0;
+    memset(s->n_uses, 0, n_experts * sizeof(*s->n_uses));
+    for (uint32_t i = 0; i < n_picks; i++)
+        s->n_uses[s->picks[i]]++;
+    for (uint32_t e = 0; e < n_experts; e++) {
+        s->first_use[e] = at;
+        at += s->n_uses[e];
+    }
+    for (uint32_t i = 0; i < n_picks; i++) {
+        uint32_t place = s->first_use[s->picks[i]]++;
+        s->order[place] = i / m->moe.top_k;
+        s->order_weights[place] = s->pick_weights[i];
+    }
+    at = 0;
+    for (uint32_t e = 0; e < n_experts; e++) {
+        uint32_t uses = s->n_uses[e];
+        if (!uses)
+            continue;
+        s->experts[n_needed] = e;
+        s->first_use[n_needed] = at;
+        s->n_uses[n_needed] = uses;
+        n_needed++;
+        at += uses;
+    }
+    return n_needed;
+}
+
+/* out [n][d_model] = down(silu(gate h) * up h) for the n rows that are packed. */
+static void feed_forward(sl_forward *f, const sl_expert_view *v, uint32_t n, float *out) {
+    sl_scratch *s = f->scratch;
+    sl_backend *be = f->backend;
+    uint32_t inner = v->gate.shape.rows;
+    const sl_product in[] = {{v->gate, s->b, inner}, {v->up, s->c, inner}};
+    be->ops->product(be, &s->packed, in, 2);
+    be->ops->silu_mul(be, s->b, s->b, s->c, (size_t)n * inner);
+    be->ops->pack(be, &s->packed, s->b, inner, n, inner);
+    be->ops->product(be, &s->packed, &(sl_product){v->down, out, v->down.shape.rows}, 1);
+}
+
+static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed, sl_error *err) {
+    const sl_model *m = f->model;
+    sl_scratch *s = f->scratch;
+    sl_backend *be = f->backend;
+    bool single = n == 1;
+    sl_status st = SL_OK;
+    f->experts->begin(f->experts, layer, s->experts, s->n_uses, n_needed, !single);
+    for (uint32_t i = 0; i < n_needed; i++) {
+        sl_expert_view v;
+        if ((st = f->experts->next(f->experts, &v, err)))
+            break;
+        uint32_t first = s->first_use[v.index], uses = s->n_uses[v.index];
+        if (single) {
+            sl_pack(f, s->h, 1, m->d_model);
+            feed_forward(f, &v, 1, s->d + (size_t)v.index * m->d_model);
+        } else {
+            for (uint32_t j = 0; j < uses; j++)
+                memcpy(s->a + (size_t)j * m->d_model, s->h + (size_t)s->order[first + j] * m->d_model,
+                       m->d_model * sizeof(float));
+            sl_pack(f, s->a, uses, m->d_model);
+            feed_forward(f, &v, uses, s->d);
+            be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses, m->d_model);
+        }
+        f->experts->release(f->experts, &v);
+    }
+    f->experts->end(f->experts);
+    if (!st && single)
+        for (uint32_t i = 0; i < n_needed; i++)
+            be->ops->scatter_add(be, s->e, s->d + (size_t)i * m->d_model, s->order_weights + i, NULL, 1,
+                                 m->d_model);
+    return st;
+}
+
+static sl_status shared(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err) {
+    const sl_model *m = f->model;
+    const sl_weight *const *w = f->weights->layers[layer].role;
+    sl_scratch *s = f->scratch;
+    sl_backend *be = f->backend;
+    float *gates = s->e + (size_t)n * m->d_model;
+    sl_status st;
+    sl_pack(f, s->h, n, m->d_model);
+    sl_projection in[] = {{w[SL_ROLE_SHARED_GATE_PROJ], s->b}, {w[SL_ROLE_SHARED_UP_PROJ], s->c}, {w[SL_ROLE_SHARED_GATE], gates}};
+    if ((st = sl_project(f, in, m->moe.shared_gate ? 3 : 2, err)))
+        return st;
+    be->ops->silu_mul(be, s->b, s->b, s->c, (size_t)n * m->moe.d_shared);
+    sl_pack(f, s->b, n, m->moe.d_shared);
+    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_SHARED_DOWN_PROJ], s->d}, 1, err)))
+        return st;
+    if (!m->moe.shared_gate) {
+        be->ops->add(be, s->e, s->d, (size_t)n * m->d_model);
+        return SL_OK;
+    }
+    be->ops->sigmoid(be, gates, gates, n);
+    be->ops->scatter_add(be, s->e, s->d, gates, NULL, n, m->d_model);
+    return SL_OK;
+}
+
+sl_status sl_layer_moe(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err) {
+    const sl_model *m = f->model;
+    sl_scratch *s = f->scratch;
+    sl_status st;
+    double begin = sl_now();
+
+    sl_pack(f, s->h, n, m->d_model);
+    if ((st = sl_project(f, &(sl_projection){f->weights->layers[layer].role[SL_ROLE_ROUTER], s->a}, 1, err)))
+        return st;
+    for (uint32_t t = 0; t < n; t++)
+        sl_route(m, f->backend, s->a + (size_t)t * m->moe.n_experts, s->picks + (size_t)t * m->moe.top_k,
+                 s->pick_weights + (size_t)t * m->moe.top_k);
+    uint32_t n_needed = group_picks(m, s, n);
+    double routing_end = sl_now();
+    f->times->router += routing_end - begin;
+
+    memset(s->e, 0, (size_t)n * m->d_model * sizeof(float));
+    if ((st = routed(f, layer, n, n_needed, err)))
+        return st;
+    if (m->moe.d_shared && (st = shared(f, layer, n, err)))
+        return st;
+    f->backend->ops->add(f->backend, s->x, s->e, (size_t)n * m->d_model);
+    f->times->experts += sl_now() - routing_end;
+    return SL_OK;
+}
