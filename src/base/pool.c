@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 
 #define CLOSED UINT32_MAX
 
@@ -206,9 +207,11 @@ void sl_pool_run(sl_pool *pool, uint32_t n_parts, sl_pool_fn fn, void *ctx) {
 /* ---- life ---------------------------------------------------------------------------------- */
 
 uint64_t sl_pool_bytes(uint32_t n_threads) {
+    if (n_threads == 1)
+        return 0;
     uint64_t n_workers = n_threads - 1;
     return n_workers * (sl_thread_stack_bytes(SL_POOL_STACK_BYTES) + sizeof(sl_pool_worker)) +
-           _Alignof(sl_pool_worker);
+           _Alignof(sl_pool_worker) + sl_thread_page_bytes();
 }
 
 uint64_t sl_pool_kernel_bytes(uint32_t n_threads) {
@@ -221,11 +224,13 @@ sl_status sl_pool_init(sl_pool *pool, uint32_t n_threads, sl_arena *stacks,
     if (n_threads < 1 || n_threads > SL_POOL_THREADS_MAX)
         return sl_fail(err, SL_ERR_ARGUMENT, "1 to %d threads were expected, got %u",
                        SL_POOL_THREADS_MAX, n_threads);
-    size_t bytes = (n_threads - 1) * sizeof(sl_pool_worker);
-    sl_pool_worker *workers = sl_arena_alloc(stacks, bytes, _Alignof(sl_pool_worker));
-    if (!workers)
-        return sl_arena_full(stacks, bytes, err);
-    memset(workers, 0, bytes);
+    sl_pool_worker *workers = NULL;
+    if (n_threads > 1) {
+        size_t bytes = (n_threads - 1) * sizeof(sl_pool_worker);
+        if (!(workers = sl_arena_alloc(stacks, bytes, _Alignof(sl_pool_worker))))
+            return sl_arena_full(stacks, bytes, err);
+        memset(workers, 0, bytes);
+    }
     pool->n_threads = n_threads;
     pool->may_spin = n_threads <= sl_cpus_allowed();
     pool->workers = workers;

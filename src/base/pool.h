@@ -52,12 +52,12 @@ struct sl_pool {
     atomic_bool stop;
 };
 
-/* Bytes of the arena that sl_pool_init uses, exactly or a page less; and what the kernel is charged
- * with. n_threads: 1..SL_POOL_THREADS_MAX, the owner included. */
+/* Bytes of the arena that sl_pool_init uses (up to a page less, by alignment; 0 for one thread), and
+ * what the kernel is charged with. n_threads: 1..SL_POOL_THREADS_MAX, the owner included. */
 uint64_t sl_pool_bytes(uint32_t n_threads);
 uint64_t sl_pool_kernel_bytes(uint32_t n_threads);
 
-/* Start n_threads - 1 workers on stacks from the arena. thread_start, unless NULL, runs first in each
+/* Start n_threads - 1 workers on stacks from the arena (unused for one thread). thread_start, unless NULL, runs first in each
  * worker (not in the owner). Errors: SL_ERR_MEMORY, with nothing left running. */
 SL_MUST_USE sl_status sl_pool_init(sl_pool *pool, uint32_t n_threads, sl_arena *stacks,
                                    void (*thread_start)(void), sl_error *err);

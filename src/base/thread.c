@@ -2,20 +2,19 @@
 #include "base/thread.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static uint64_t page_bytes(void) {
+uint64_t sl_thread_page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 uint64_t sl_thread_stack_bytes(uint64_t stack_bytes) {
-    uint64_t page = page_bytes();
-    return SL_ALIGN_UP(stack_bytes, page) + 2 * page;
+    uint64_t page = sl_thread_page_bytes();
+    return SL_ALIGN_UP(stack_bytes, page) + page;
 }
 
 static void *trampoline(void *arg) {
@@ -44,7 +43,7 @@ static int create(pthread_t *id, void *stack, size_t stack_bytes, sl_thread *thr
 
 sl_status sl_thread_start(sl_thread *thread, const char *name, sl_arena *arena,
                           uint64_t stack_bytes, void (*run)(void *ctx), void *ctx, sl_error *err) {
-    size_t page = (size_t)page_bytes();
+    size_t page = (size_t)sl_thread_page_bytes();
     size_t bytes = (size_t)SL_ALIGN_UP(stack_bytes, page);
     memset(thread, 0, sizeof(*thread));
     uint8_t *guard = sl_arena_alloc(arena, page + bytes, page);
@@ -68,15 +67,6 @@ void sl_thread_join(sl_thread *thread) {
     if (!thread->guard)
         return;
     (void)pthread_join(thread->id, NULL);
-    (void)mprotect(thread->guard, (size_t)page_bytes(), PROT_READ | PROT_WRITE);
+    (void)mprotect(thread->guard, (size_t)sl_thread_page_bytes(), PROT_READ | PROT_WRITE);
     thread->guard = NULL;
-}
-
-uint32_t sl_cpus_allowed(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        return (uint32_t)CPU_COUNT(&set);
-    // More processors than the set has room for.
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 1;
 }

@@ -22,9 +22,10 @@ typedef struct sl_thread {
     char name[16];
 } sl_thread;
 
-/* Bytes an arena needs for one stack of stack_bytes, its guard page and its alignment included. Pure,
- * apart from the size of a page. */
+/* Bytes one stack takes of an arena, its guard page included, when the arena hands it out at a page
+ * boundary: whoever allocates other things before it adds a page. Depends on the kernel's page size. */
 uint64_t sl_thread_stack_bytes(uint64_t stack_bytes);
+uint64_t sl_thread_page_bytes(void);
 
 /* Start run(ctx) on a stack from the arena. *thread stays where it is until sl_thread_join. name: at most
  * 15 bytes are kept. Errors: SL_ERR_MEMORY. Any thread. */
@@ -33,8 +34,5 @@ SL_MUST_USE sl_status sl_thread_start(sl_thread *thread, const char *name, sl_ar
                                       sl_error *err);
 /* Wait until run has returned. The stack may then be reused. Accepts a zeroed struct. */
 void sl_thread_join(sl_thread *thread);
-
-/* Processors that this process may run on (its affinity mask); at least 1. */
-uint32_t sl_cpus_allowed(void);
 
 #endif
