@@ -5,6 +5,9 @@
 #include "base/attr.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
+#if defined(__x86_64__)
+#include "kernels/x86/x86.h"
+#endif
 
 static const char *const level_names[] = {
     [SL_CPU_REF] = "ref",
@@ -34,11 +37,16 @@ bool sl_cpu_level_runs(sl_cpu_level level) {
 }
 
 void sl_kernels_init(sl_kernels *k, sl_cpu_level level) {
-    (void)level;
     if (sl_cpu_level_runs(SL_CPU_AVX2)) {
         sl__ref_fma_table(k);
     } else {
         sl__ref_table(k);
+    }
+    if (level == SL_CPU_AVX2 || level == SL_CPU_AVX512) {
+        sl__avx2_table(k);
+    }
+    if (level == SL_CPU_AVX512) {
+        sl__avx512_table(k);
     }
 }
 

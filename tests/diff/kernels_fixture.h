@@ -84,7 +84,7 @@ static inline float random_float(data_kind kind) {
     case DATA_SMALL:
         return random_scaled(-75 + (int)random_below(16));
     case DATA_HUGE:
-        return random_scaled(110 + (int)random_below(18));
+        return random_scaled(100 + (int)random_below(28));
     case DATA_ZEROS:
         return random_below(8) == 0 ? random_scaled(0) : float_of_bits((uint32_t)(r >> 63) << 31);
     case DATA_WIDE:

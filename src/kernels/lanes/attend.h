@@ -1,0 +1,141 @@
+/* Softmax attention of one query head. */
+#ifndef SL_KERNELS_LANES_ATTEND_H
+#define SL_KERNELS_LANES_ATTEND_H
+
+#include <math.h>
+
+/* scores[0..3] of four keys, or of as many as there are: their chains run side by side. */
+SL_INLINE void lanes_scores(float scores[4], const float *q, const float *const k[4], uint32_t d,
+                            int n_keys) {
+    lanes a[4];
+    SL_UNROLL
+    for (int p = 0; p < 4; p++) {
+        a[p] = l_zero();
+    }
+    uint32_t i = 0;
+    for (; i + SL_LANES <= d; i += SL_LANES) {
+        const lanes part = l_load(q + i);
+        SL_UNROLL
+        for (int p = 0; p < n_keys; p++) {
+            a[p] = l_fma(part, l_load(k[p] + i), a[p]);
+        }
+    }
+    if (i < d) {
+        const uint32_t n = d - i;
+        const lanes part = l_load_part(q + i, n);
+        SL_UNROLL
+        for (int p = 0; p < n_keys; p++) {
+            a[p] = l_first(n, l_fma(part, l_load_part(k[p] + i, n), a[p]), a[p]);
+        }
+    }
+    l_tree4(scores, a);
+}
+
+/* Scores of positions begin .. end-1 (at most a block) into e[0 ..], and the greatest of them and m. */
+SL_INLINE float lanes_block_scores(const sl_attend_args *args, uint32_t begin, uint32_t end,
+                                   float *e, float m) {
+    uint32_t p = begin;
+    for (; p + 4 <= end; p += 4) {
+        const float *k = args->k + p * args->k_stride;
+        const float *const rows[4] = {k, k + args->k_stride, k + 2 * args->k_stride,
+                                      k + 3 * args->k_stride};
+        lanes_scores(e + (p - begin), args->q, rows, args->d, 4);
+    }
+    for (; p < end; p++) {
+        float scores[4];
+        const float *const rows[4] = {args->k + p * args->k_stride, NULL, NULL, NULL};
+        lanes_scores(scores, args->q, rows, args->d, 1);
+        e[p - begin] = scores[0];
+    }
+    for (uint32_t i = 0; i < end - begin; i++) {
+        e[i] = args->scale * e[i];
+        m = e[i] > m ? e[i] : m;
+    }
+    return m;
+}
+
+/* e[p] = exp(e[p] - m) in place, and their sum: lane p mod 16 of the block's grid takes p ascending.
+ * `at` is the place of e[0] in the block. */
+SL_INLINE float lanes_block_weights(float *e, uint32_t n, uint32_t at, float m) {
+    SL_ALIGNED(64) float grid[SL_ATTEND_BLOCK] = {0.0f};
+    for (uint32_t i = 0; i < n; i += SL_LANES) {
+        const uint32_t part = n - i < SL_LANES ? n - i : SL_LANES;
+        const lanes v = l_exp(l_sub(l_load_part(e + i, part), l_set1(m)));
+        l_store_part(e + i, v, part);
+        l_store_part(grid + at + i, v, part);
+    }
+    lanes sum = l_zero(); // weights are never -0, so the +0 of a position that is not there is none
+    for (uint32_t i = 0; i < SL_ATTEND_BLOCK; i += SL_LANES) {
+        sum = l_add(sum, l_load(grid + i));
+    }
+    return l_tree(sum);
+}
+
+/* acc = acc * shrink, then acc = fmaf(e[p], v_p, acc), p ascending, for 16 * n_vectors elements, the
+ * last vector with `rest` of them. */
+SL_INLINE void lanes_accumulate(float *acc, const float *v, size_t v_stride, const float *e,
+                                uint32_t n, float shrink, int n_vectors, uint32_t rest) {
+    lanes sum[L_WIDE];
+    SL_UNROLL
+    for (int j = 0; j < n_vectors; j++) {
+        const bool part = j == n_vectors - 1 && rest < SL_LANES;
+        const float *from = acc + SL_LANES * (unsigned)j;
+        sum[j] = l_mul(part ? l_load_part(from, rest) : l_load(from), l_set1(shrink));
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        const lanes weight = l_set1(e[p]);
+        const float *row = v + p * v_stride;
+        SL_UNROLL
+        for (int j = 0; j < n_vectors; j++) {
+            const bool part = j == n_vectors - 1 && rest < SL_LANES;
+            const float *from = row + SL_LANES * (unsigned)j;
+            sum[j] = l_fma(weight, part ? l_load_part(from, rest) : l_load(from), sum[j]);
+        }
+    }
+    SL_UNROLL
+    for (int j = 0; j < n_vectors; j++) {
+        float *to = acc + SL_LANES * (unsigned)j;
+        if (j == n_vectors - 1 && rest < SL_LANES) {
+            l_store_part(to, sum[j], rest);
+        } else {
+            l_store(to, sum[j]);
+        }
+    }
+}
+
+static void lanes_attend(const sl_attend_args *args) {
+    const uint32_t d_v = args->d_v;
+    float *acc = args->out;
+    float m = -INFINITY;
+    float l = 0.0f;
+    memset(acc, 0, d_v * sizeof(float));
+    for (uint32_t block = args->first / SL_ATTEND_BLOCK; block * SL_ATTEND_BLOCK < args->end;
+         block++) {
+        const uint32_t grid = block * SL_ATTEND_BLOCK;
+        const uint32_t begin = args->first > grid ? args->first : grid;
+        const uint32_t end =
+            args->end - grid < SL_ATTEND_BLOCK ? args->end : grid + SL_ATTEND_BLOCK;
+        float e[SL_ATTEND_BLOCK];
+        const float m_new = lanes_block_scores(args, begin, end, e, m);
+        const float shrink = ref_expf(m - m_new);
+        l = fmaf(l, shrink, lanes_block_weights(e, end - begin, begin - grid, m_new));
+        const float *v = args->v + begin * args->v_stride;
+        uint32_t i = 0;
+        for (; i + SL_LANES * L_WIDE <= d_v; i += SL_LANES * L_WIDE) {
+            lanes_accumulate(acc + i, v + i, args->v_stride, e, end - begin, shrink, L_WIDE,
+                             SL_LANES);
+        }
+        for (; i < d_v; i += SL_LANES) {
+            lanes_accumulate(acc + i, v + i, args->v_stride, e, end - begin, shrink, 1,
+                             d_v - i < SL_LANES ? d_v - i : SL_LANES);
+        }
+        m = m_new;
+    }
+    const lanes divisor = l_set1(l);
+    for (uint32_t i = 0; i < d_v; i += SL_LANES) {
+        const uint32_t part = d_v - i < SL_LANES ? d_v - i : SL_LANES;
+        l_store_part(acc + i, l_div(l_load_part(acc + i, part), divisor), part);
+    }
+}
+
+#endif

@@ -1,0 +1,268 @@
+/* Products of every weight type, one row and one tile of columns at a time. Where a type is worth a
+ * shape of its own (4 bits), an instruction set's product_q4_*.c replaces this one. */
+#ifndef SL_KERNELS_LANES_PRODUCT_H
+#define SL_KERNELS_LANES_PRODUCT_H
+
+/* The bytes of one block of a row: 16 lanes of 8 elements. */
+SL_INLINE size_t lanes_block_bytes(sl_dtype dtype) {
+    switch (dtype) {
+    case SL_DTYPE_F32:
+        return 4 * SL_BLOCK;
+    case SL_DTYPE_F16:
+    case SL_DTYPE_BF16:
+        return 2 * SL_BLOCK;
+    case SL_DTYPE_Q2:
+        return 2 * SL_LANES;
+    case SL_DTYPE_Q3:
+        return 3 * SL_LANES;
+    case SL_DTYPE_Q4:
+        return 4 * SL_LANES;
+    case SL_DTYPE_Q5:
+        return 5 * SL_LANES;
+    case SL_DTYPE_Q6:
+        return 6 * SL_LANES;
+    default:
+        return 8 * SL_LANES;
+    }
+}
+
+/* The code of `bits` bits at bit `at` of each word, centred: with the exponent of 2^(23 - at) above
+ * it, the code is the integer part of a float, and one exact subtraction leaves code - C.
+ * at + bits <= 23. */
+SL_INLINE lanes lanes_code(words w, unsigned bits, unsigned at) {
+    const uint32_t one = (uint32_t)(127 + 23 - at) << 23;
+    const words coded = w_keep_or(w, w_set1(((1u << bits) - 1) << at), w_set1(one));
+    return l_sub(l_bits(coded), l_set1(sl__float_of_bits(one) + (float)(1u << (bits - 1))));
+}
+
+/* Codes 0-3 and 4-7 of each lane of a width that no deal unpacks, each four in one word. */
+SL_INLINE void lanes_gather_codes(const unsigned char *block, unsigned bits, words out[2]) {
+    unsigned char bytes[6 * SL_LANES + 8] = {0};
+    uint32_t low[SL_LANES], high[SL_LANES];
+    memcpy(bytes, block, bits * SL_LANES);
+    for (uint32_t i = 0; i < SL_LANES; i++) {
+        uint64_t eight;
+        memcpy(&eight, bytes + (size_t)i * bits, sizeof(eight));
+        low[i] = (uint32_t)eight;
+        high[i] = (uint32_t)(eight >> (4 * bits));
+    }
+    out[0] = w_load(low);
+    out[1] = w_load(high);
+}
+
+/* w[j], lane i: weight (dense) or centred code (affine) of input 8i + j of a block. */
+SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w[8]) {
+    words raw[8];
+    switch (dtype) {
+    case SL_DTYPE_F32:
+        w_deal4(block, 32, raw);
+        w_deal4(block + 16, 32, raw + 4);
+        SL_UNROLL
+        for (int j = 0; j < 8; j++) {
+            w[j] = l_bits(raw[j]);
+        }
+        return;
+    case SL_DTYPE_BF16:
+        w_deal4(block, 16, raw);
+        SL_UNROLL
+        for (int t = 0; t < 4; t++) {
+            w[2 * t] = l_bits(w_shl(raw[t], 16));
+            w[2 * t + 1] = l_bits(w_and(raw[t], w_set1(0xffff0000u)));
+        }
+        return;
+    case SL_DTYPE_Q4:
+        raw[0] = w_load(block);
+        raw[1] = w_shr(raw[0], 20);
+        SL_UNROLL
+        for (unsigned j = 0; j < 8; j++) {
+            w[j] = j < 5 ? lanes_code(raw[0], 4, 4 * j) : lanes_code(raw[1], 4, 4 * (j - 5));
+        }
+        return;
+    case SL_DTYPE_Q8:
+        w_deal2(block, raw);
+        SL_UNROLL
+        for (int t = 0; t < 2; t++) {
+            const words upper = w_shr(raw[t], 16);
+            w[4 * t] = lanes_code(raw[t], 8, 0);
+            w[4 * t + 1] = lanes_code(raw[t], 8, 8);
+            w[4 * t + 2] = lanes_code(upper, 8, 0);
+            w[4 * t + 3] = lanes_code(upper, 8, 8);
+        }
+        return;
+    default: { // 2, 3, 5, 6 bits
+        const unsigned bits = (unsigned)lanes_block_bytes(dtype) / SL_LANES;
+        lanes_gather_codes(block, bits, raw);
+        SL_UNROLL
+        for (unsigned t = 0; t < 4; t++) {
+            w[t] = lanes_code(w_shr(raw[0], (int)(bits * t)), bits, 0);
+            w[t + 4] = lanes_code(w_shr(raw[1], (int)(bits * t)), bits, 0);
+        }
+        return;
+    }
+    }
+}
+
+/* p[c] = the chained products of a block with each of n columns. */
+SL_INLINE void lanes_block_products(const lanes w[8], const float *x, int n, lanes p[SL_TILE]) {
+    SL_UNROLL
+    for (int j = 0; j < 8; j++) {
+        SL_UNROLL
+        for (int c = 0; c < n; c++) {
+            const lanes xj = l_load(x + (j * n + c) * (int)SL_LANES);
+            p[c] = j == 0 ? l_mul(w[j], xj) : l_fma(w[j], xj, p[c]);
+        }
+    }
+}
+
+/* a[c] from the biases: B_g times the group sums, 16 groups at a time. */
+SL_INLINE void lanes_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups, float centre,
+                            const float *group_sums, size_t sums_stride, int n, lanes a[SL_TILE]) {
+    const sl_dtype dtype = w->shape.scale_dtype;
+    SL_UNROLL
+    for (int c = 0; c < n; c++) {
+        a[c] = l_zero();
+    }
+    for (uint32_t g = 0; g < n_groups; g += SL_LANES) {
+        const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+        const lanes b = l_fma(l_set1(centre), l_widen(w->scales, dtype, row_groups + g, part),
+                              l_widen(w->biases, dtype, row_groups + g, part));
+        SL_UNROLL
+        for (int c = 0; c < n; c++) {
+            const lanes sums = l_load(group_sums + (size_t)c * sums_stride + g);
+            a[c] = l_first(part, l_fma(b, sums, a[c]), a[c]);
+        }
+    }
+}
+
+/* Scales of a block's lanes from those of its groups: s[0] is the block's first group. */
+SL_INLINE lanes lanes_spread(const float *s, uint32_t group) {
+    float spread[SL_LANES];
+    for (uint32_t i = 0; i < SL_LANES; i++) {
+        spread[i] = s[8 * i / group];
+    }
+    return l_load(spread);
+}
+
+/* One row with the n columns of a tile. Scales are widened for 16 groups at a time. */
+SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
+                         const float *group_sums, sl_dtype dtype, int n, float y[SL_TILE]) {
+    const uint32_t n_inputs = w->shape.cols;
+    const uint32_t group = w->shape.group;
+    const size_t block_bytes = lanes_block_bytes(dtype);
+    const bool affine = dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_BF16;
+    const uint32_t n_groups = affine ? n_inputs / group : 0;
+    const uint32_t groups_per_block = affine ? SL_BLOCK / group : 0;
+    const size_t row_groups = (size_t)row * n_groups;
+    const size_t row_bytes = (size_t)n_inputs / 8 * (block_bytes / SL_LANES) +
+                             (affine ? 0 : n_inputs % 8 * (block_bytes / SL_BLOCK));
+    const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * row_bytes;
+    float scales[SL_LANES];
+    lanes a[SL_TILE];
+    if (affine) {
+        const float centre = (float)(1u << (block_bytes / SL_LANES - 1));
+        lanes_biases(w, row_groups, n_groups, centre, group_sums, sl_group_stride(n_inputs, group),
+                     n, a);
+    } else {
+        SL_UNROLL
+        for (int c = 0; c < n; c++) {
+            a[c] = l_zero();
+        }
+    }
+    for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
+        const uint32_t left = n_inputs - b * SL_BLOCK;
+        const unsigned char *block = codes + (size_t)b * block_bytes;
+        lanes weights[8], p[SL_TILE];
+        if (left >= SL_BLOCK) {
+            lanes_weights(block, dtype, weights);
+        } else { // read what is there; weights past it are +0
+            unsigned char last[4 * SL_BLOCK] = {0};
+            memcpy(last, block, row_bytes - (size_t)b * block_bytes);
+            lanes_weights(last, dtype, weights);
+            SL_UNROLL
+            for (int j = 0; j < 8; j++) {
+                weights[j] = affine ? l_first(left / 8, weights[j], l_zero()) : weights[j];
+            }
+        }
+        lanes_block_products(weights, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, p);
+        if (affine) {
+            const uint32_t g = b * groups_per_block;
+            if (g % SL_LANES == 0) {
+                const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+                l_store(scales, l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part));
+            }
+            const lanes scale = lanes_spread(scales + g % SL_LANES, group);
+            SL_UNROLL
+            for (int c = 0; c < n; c++) {
+                a[c] = l_fma(scale, p[c], a[c]);
+            }
+        } else {
+            SL_UNROLL
+            for (int c = 0; c < n; c++) {
+                a[c] = l_add(a[c], p[c]);
+            }
+        }
+    }
+    SL_UNROLL
+    for (int c = 0; c < n; c++) {
+        y[c] = l_tree(a[c]);
+    }
+}
+
+/* Rows per pass over the columns: their weights should stay in the second cache. */
+#define LANES_PANEL 64u
+
+SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                          const sl_columns *x, uint32_t column, sl_dtype dtype, int n, float *y,
+                          size_t y_stride) {
+    const float *tile = x->xp + column * sl_pack_floats(x->n_inputs);
+    const bool affine = dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_BF16;
+    const float *sums =
+        affine ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group) : NULL;
+    for (uint32_t row = row_begin; row < row_end; row++) {
+        float out[SL_TILE];
+        lanes_row(w, row, tile, sums, dtype, n, out);
+        for (int c = 0; c < n; c++) {
+            y[(column + (unsigned)c) * y_stride + row] = out[c];
+        }
+    }
+}
+
+SL_INLINE void lanes_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                             const sl_columns *x, float *y, size_t y_stride, sl_dtype dtype) {
+    for (uint32_t begin = row_begin; begin < row_end; begin += LANES_PANEL) {
+        const uint32_t end = row_end - begin < LANES_PANEL ? row_end : begin + LANES_PANEL;
+        for (uint32_t column = 0; column < x->n; column += SL_TILE) {
+            switch (x->n - column) {
+            case 1:
+                lanes_tile(w, begin, end, x, column, dtype, 1, y, y_stride);
+                break;
+            case 2:
+                lanes_tile(w, begin, end, x, column, dtype, 2, y, y_stride);
+                break;
+            case 3:
+                lanes_tile(w, begin, end, x, column, dtype, 3, y, y_stride);
+                break;
+            default:
+                lanes_tile(w, begin, end, x, column, dtype, 4, y, y_stride);
+                break;
+            }
+        }
+    }
+}
+
+#define LANES_PRODUCT(name, dtype)                                                                 \
+    static void lanes_product_##name(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,     \
+                                     const sl_columns *x, float *y, size_t y_stride) {             \
+        lanes_product(w, row_begin, row_end, x, y, y_stride, dtype);                               \
+    }
+LANES_PRODUCT(f32, SL_DTYPE_F32)
+LANES_PRODUCT(bf16, SL_DTYPE_BF16)
+LANES_PRODUCT(q2, SL_DTYPE_Q2)
+LANES_PRODUCT(q3, SL_DTYPE_Q3)
+LANES_PRODUCT(q4, SL_DTYPE_Q4)
+LANES_PRODUCT(q5, SL_DTYPE_Q5)
+LANES_PRODUCT(q6, SL_DTYPE_Q6)
+LANES_PRODUCT(q8, SL_DTYPE_Q8)
+#undef LANES_PRODUCT
+
+#endif
