@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck over every shell script that the repository holds.
+# Runs shellcheck over every shell script that the repository holds.
 #
 # usage: tools/checks/check_scripts.sh
 set -euo pipefail
