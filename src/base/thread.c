@@ -12,9 +12,24 @@ uint64_t sl_thread_page_bytes(void) {
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* ThreadSanitizer keeps 900 KiB of its own at the top of each stack. */
+#if defined(__SANITIZE_THREAD__)
+#define TOOL_BYTES SL_MIB
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TOOL_BYTES SL_MIB
+#endif
+#endif
+#ifndef TOOL_BYTES
+#define TOOL_BYTES ((uint64_t)0)
+#endif
+
+static uint64_t usable_bytes(uint64_t stack_bytes) {
+    return SL_ALIGN_UP(stack_bytes + TOOL_BYTES, sl_thread_page_bytes());
+}
+
 uint64_t sl_thread_stack_bytes(uint64_t stack_bytes) {
-    uint64_t page = sl_thread_page_bytes();
-    return SL_ALIGN_UP(stack_bytes, page) + page;
+    return usable_bytes(stack_bytes) + sl_thread_page_bytes();
 }
 
 static void *trampoline(void *arg) {
@@ -44,7 +59,7 @@ static int create(pthread_t *id, void *stack, size_t stack_bytes, sl_thread *thr
 sl_status sl_thread_start(sl_thread *thread, const char *name, sl_arena *arena,
                           uint64_t stack_bytes, void (*run)(void *ctx), void *ctx, sl_error *err) {
     size_t page = (size_t)sl_thread_page_bytes();
-    size_t bytes = (size_t)SL_ALIGN_UP(stack_bytes, page);
+    size_t bytes = (size_t)usable_bytes(stack_bytes);
     memset(thread, 0, sizeof(*thread));
     uint8_t *guard = sl_arena_alloc(arena, page + bytes, page);
     if (!guard)
