@@ -48,7 +48,7 @@ SL_MUST_USE sl_status sl_file_cached_bytes(const sl_file *file, uint64_t *out, s
 SL_MUST_USE sl_status sl_file_drop_cache(int fd, sl_error *err);
 
 /* Read n bytes at offset, however many calls it takes. For direct files buf, offset and n are multiples
- * of file->align, except that n may reach past the end of the file. *got is what there was, less than n
+ * of file->align; n may reach past the end of the file (the buffer behind it may be written to). *got is what there was, less than n
  * at the end of the file; with got == NULL a short read is SL_ERR_CORRUPT, which names what was expected
  * and found. A buffered file drops the pages it read from the page cache.
  * Errors besides: SL_ERR_IO. The message names no file: the caller knows it and adds it. Any thread. */

@@ -9,18 +9,25 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "io/file.h"
+#include "io/reader.h"
+#include "io/reader_internal.h"
 
 #define ORDINARY_USER 65534
 
@@ -30,7 +37,8 @@
 #define DATA_BYTES (DATA_PAGES * SL_PAGE + DATA_TAIL)
 
 static uint8_t data[DATA_BYTES];
-static SL_ALIGNED(4096) uint8_t block[DATA_PAGES * 4096 + 4096];
+// The data file in whole pages, and a page that nobody may write to.
+static SL_ALIGNED(4096) uint8_t block[DATA_PAGES * 4096 + 2 * 4096];
 static char work_dir[64];     // made by main, of the user who runs the tests
 static char foreign_path[96]; // of root, readable by all
 
@@ -260,6 +268,425 @@ static void empty_files_are_fine(void **state) {
     sl_file_close(&file);
 }
 
+/* ---- readers ------------------------------------------------------------------------------- */
+
+#define READS_MAX 64
+
+static sl_arena arena;
+static sl_reader *reader;
+
+/* False where this reader cannot be had, with the reason printed. */
+static bool open_reader(sl_reader_kind kind, uint32_t depth) {
+    sl_error err;
+    if (kind == SL_READER_URING && !sl_reader_uring_works()) {
+        print_message("skipped: this system allows no io_uring\n");
+        return false;
+    }
+    uint64_t bytes = sl_reader_bytes(kind, depth);
+    assert_int_equal(sl_arena_map(&arena, "ring", bytes, &err), SL_OK);
+    assert_int_equal(sl_reader_open(kind, depth, &arena, &reader, &err), SL_OK);
+    assert_true(arena.used <= bytes);
+    assert_true(arena.bytes - arena.used < 2 * (uint64_t)sysconf(_SC_PAGESIZE));
+    assert_int_equal(sl_reader_free(reader), depth);
+    return true;
+}
+
+static void close_reader(void) {
+    sl_reader_close(reader);
+    sl_arena_unmap(&arena);
+}
+
+/* What a read of the data file must bring. */
+static void assert_read(const sl_read *read) {
+    uint64_t want = 0;
+    if (read->offset < DATA_BYTES)
+        want = SL_MIN((uint64_t)read->n_bytes, DATA_BYTES - read->offset);
+    assert_true(read->done);
+    assert_false(read->busy);
+    assert_int_equal(read->result, want);
+    assert_memory_equal(read->buf, data + SL_MIN(read->offset, DATA_BYTES), want);
+}
+
+/* Read the data file in pieces of 1, 2, 3.. pages with depth reads in flight, into its place in
+ * `block`; the last piece reaches over the end. */
+static void read_all(int fd, uint32_t depth) {
+    static sl_read reads[READS_MAX];
+    memset(reads, 0, sizeof(reads));
+    memset(block, 0xa5, sizeof(block));
+    uint32_t n = 0;
+    for (uint64_t page = 0; page <= DATA_PAGES; n++) {
+        assert_true(n < READS_MAX);
+        uint64_t n_pages = SL_MIN((uint64_t)n + 1, DATA_PAGES + 1 - page);
+        reads[n] = (sl_read){.fd = fd,
+                             .n_bytes = (uint32_t)(n_pages * SL_PAGE),
+                             .offset = page * SL_PAGE,
+                             .buf = block + page * SL_PAGE,
+                             .tag = n};
+        page += n_pages;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; sl_reader_free(reader) == 0; j++) {
+            assert_true(j < i);
+            sl_reader_wait(reader, &reads[j]);
+        }
+        sl_reader_submit(reader, &reads[i]);
+        sl_reader_poll(reader);
+    }
+    // Last first: those before it are marked on the way, or still under way.
+    for (uint32_t i = n; i > 0; i--) {
+        sl_reader_wait(reader, &reads[i - 1]);
+        assert_read(&reads[i - 1]);
+        assert_int_equal(reads[i - 1].tag, i - 1);
+        sl_reader_wait(reader, &reads[i - 1]);
+    }
+    assert_int_equal(sl_reader_free(reader), depth);
+    for (size_t i = sizeof(block) - SL_PAGE; i < sizeof(block); i++)
+        assert_int_equal(block[i], 0xa5);
+}
+
+static void reader_reads_what_is_there(sl_reader_kind kind) {
+    const uint32_t depths[] = {1, 2, 7, 32};
+    unsigned fds = open_fds();
+    sl_file file;
+    open_truly_direct("data", &file);
+    for (size_t i = 0; i < SL_COUNT(depths); i++) {
+        if (!open_reader(kind, depths[i])) {
+            sl_file_close(&file);
+            skip();
+        }
+        sl_error err;
+        uint64_t cached, violations = sl_seal_violations();
+        assert_int_equal(sl_file_drop_cache(file.fd, &err), SL_OK);
+        size_t heap = mallinfo2().uordblks;
+        sl_seal_enter();
+        read_all(file.fd, depths[i]);
+        sl_seal_leave();
+        assert_int_equal(mallinfo2().uordblks, heap);
+        assert_int_equal(sl_seal_violations(), violations);
+        assert_int_equal(sl_file_cached_bytes(&file, &cached, &err), SL_OK);
+        assert_int_equal(cached, 0);
+        close_reader();
+    }
+    sl_file_close(&file);
+    assert_int_equal(open_fds(), fds);
+}
+
+static void uring_reads_what_is_there(void **state) {
+    (void)state;
+    reader_reads_what_is_there(SL_READER_URING);
+}
+
+static void pread_reads_what_is_there(void **state) {
+    (void)state;
+    reader_reads_what_is_there(SL_READER_PREAD);
+}
+
+/* Run a test with each reader that can be had. */
+#define FOR_EACH_READER(kind, depth)                                                               \
+    for (sl_reader_kind kind = SL_READER_URING; kind <= SL_READER_PREAD; kind++)                   \
+        if (open_reader(kind, depth))
+
+static void buffered_files_need_no_alignment(void **state) {
+    (void)state;
+    sl_file file;
+    sl_error err;
+    assert_int_equal(sl_file_open(in_dir("data"), false, &file, &err), SL_OK);
+    FOR_EACH_READER(kind, 4) {
+        read_all(file.fd, 4);
+        sl_read read = {.fd = file.fd, .n_bytes = 77777, .offset = 12345, .buf = block + 1};
+        sl_reader_submit(reader, &read);
+        sl_reader_wait(reader, &read);
+        assert_read(&read);
+        read = (sl_read){.fd = file.fd, .n_bytes = 100, .offset = DATA_BYTES - 7, .buf = block + 3};
+        sl_reader_submit(reader, &read);
+        sl_reader_wait(reader, &read);
+        assert_read(&read);
+        close_reader();
+    }
+    sl_file_close(&file);
+}
+
+static void reads_behind_the_end_bring_nothing(void **state) {
+    (void)state;
+    sl_file file;
+    open_direct("data", &file);
+    FOR_EACH_READER(kind, 2) {
+        for (uint64_t page = DATA_PAGES; page < DATA_PAGES + 3; page++) {
+            sl_read read = {.fd = file.fd, .n_bytes = 8192, .offset = page * SL_PAGE, .buf = block};
+            sl_reader_submit(reader, &read);
+            sl_reader_wait(reader, &read);
+            assert_read(&read);
+        }
+        close_reader();
+    }
+    sl_file_close(&file);
+}
+
+static void errors_arrive_as_results(void **state) {
+    (void)state;
+    sl_file file;
+    open_direct("data", &file);
+    FOR_EACH_READER(kind, 2) {
+        sl_read bad = {.fd = 1 << 20, .n_bytes = 4096, .buf = block};
+        sl_read good = {.fd = file.fd, .n_bytes = 4096, .buf = block + 4096};
+        sl_reader_submit(reader, &bad);
+        sl_reader_submit(reader, &good);
+        sl_reader_wait(reader, &bad);
+        assert_int_equal(bad.result, -EBADF);
+        sl_reader_wait(reader, &good);
+        assert_read(&good);
+        close_reader();
+    }
+    sl_file_close(&file);
+}
+
+static void polling_is_enough(void **state) {
+    (void)state;
+    sl_file file;
+    open_direct("data", &file);
+    FOR_EACH_READER(kind, 8) {
+        sl_read reads[8];
+        memset(reads, 0, sizeof(reads));
+        for (uint32_t i = 0; i < 8; i++) {
+            reads[i] = (sl_read){.fd = file.fd,
+                                 .n_bytes = 8 * 4096,
+                                 .offset = 8 * i * SL_PAGE,
+                                 .buf = block + 8 * i * SL_PAGE};
+            sl_reader_submit(reader, &reads[i]);
+        }
+        uint64_t end = sl_clock_ns() + 10000000000;
+        while (sl_reader_free(reader) < 8 && sl_clock_ns() < end)
+            sl_reader_poll(reader);
+        for (uint32_t i = 0; i < 8; i++)
+            assert_read(&reads[i]);
+        close_reader();
+    }
+    sl_file_close(&file);
+}
+
+static void closing_waits_for_reads(void **state) {
+    (void)state;
+    sl_file file;
+    open_direct("data", &file);
+    FOR_EACH_READER(kind, 32) {
+        static sl_read reads[32];
+        memset(reads, 0, sizeof(reads));
+        for (uint32_t i = 0; i < 32; i++) {
+            reads[i] = (sl_read){.fd = file.fd,
+                                 .n_bytes = 9 * 4096,
+                                 .offset = 9 * i * SL_PAGE,
+                                 .buf = block + 9 * i * SL_PAGE};
+            sl_reader_submit(reader, &reads[i]);
+        }
+        close_reader();
+        for (uint32_t i = 0; i < 32; i++)
+            assert_read(&reads[i]);
+    }
+    sl_file_close(&file);
+}
+
+static void faults_strike_once_where_asked(void **state) {
+    (void)state;
+    sl_file file;
+    open_direct("data", &file);
+    FOR_EACH_READER(kind, 4) {
+        for (sl_fault_kind fault = SL_FAULT_NONE; fault <= SL_FAULT_FLIP; fault++) {
+            sl_read reads[4];
+            memset(reads, 0, sizeof(reads));
+            sl_reader_inject(reader, fault, 3);
+            for (uint32_t i = 0; i < 4; i++) {
+                reads[i] = (sl_read){
+                    .fd = file.fd, .n_bytes = 8192, .offset = 8192 * i, .buf = block + 8192 * i};
+                sl_reader_submit(reader, &reads[i]);
+            }
+            for (uint32_t i = 0; i < 4; i++) {
+                sl_reader_wait(reader, &reads[i]);
+                if (i != 2 || fault == SL_FAULT_NONE) {
+                    assert_read(&reads[i]);
+                } else if (fault == SL_FAULT_FLIP) {
+                    assert_int_equal(reads[i].result, 8192);
+                    unsigned n_bits = 0;
+                    for (uint32_t at = 0; at < 8192; at++)
+                        n_bits += (unsigned)__builtin_popcount(block[8192 * i + at] ^
+                                                               data[8192 * i + at]);
+                    assert_int_equal(n_bits, 1);
+                } else {
+                    assert_int_equal(reads[i].result, fault == SL_FAULT_EIO ? -EIO : 4096);
+                }
+            }
+            sl_reader_submit(reader, &reads[2]); // the same read again is sound
+            sl_reader_wait(reader, &reads[2]);
+            assert_read(&reads[2]);
+        }
+        sl_reader_inject(reader, SL_FAULT_EIO, 1);
+        sl_reader_inject(reader, SL_FAULT_NONE, 1);
+        sl_read read = {.fd = file.fd, .n_bytes = 4096, .buf = block};
+        sl_reader_submit(reader, &read);
+        sl_reader_wait(reader, &read);
+        assert_read(&read);
+        close_reader();
+    }
+    sl_file_close(&file);
+}
+
+static void readers_refuse_what_does_not_fit(void **state) {
+    (void)state;
+    sl_error err;
+    unsigned fds = open_fds();
+    assert_int_equal(sl_arena_map(&arena, "ring", sl_reader_bytes(SL_READER_PREAD, 4) - 8192, &err),
+                     SL_OK);
+    assert_int_equal(sl_reader_open(SL_READER_PREAD, 4, &arena, &reader, &err), SL_ERR_MEMORY);
+    assert_non_null(strstr(err.message, "'ring'"));
+    assert_null(reader);
+    for (sl_reader_kind kind = SL_READER_URING; kind <= SL_READER_PREAD; kind++) {
+        assert_int_equal(sl_reader_open(kind, 0, &arena, &reader, &err), SL_ERR_ARGUMENT);
+        assert_int_equal(sl_reader_open(kind, 257, &arena, &reader, &err), SL_ERR_ARGUMENT);
+    }
+    sl_reader_close(NULL);
+    sl_arena_unmap(&arena);
+    assert_int_equal(open_fds(), fds);
+}
+
+/* A back end whose attempts stop after 5,000 bytes, off the grid, every third one without a byte. */
+typedef struct halting_reader {
+    sl_reader base;
+    sl_read *started;
+    unsigned n_attempts;
+} halting_reader;
+
+static void halting_start(sl_reader *base, sl_read *read) {
+    halting_reader *r = (halting_reader *)base;
+    assert_null(r->started);
+    r->started = read;
+}
+
+static sl_read *halting_collect(sl_reader *base, bool wait) {
+    (void)wait;
+    halting_reader *r = (halting_reader *)base;
+    sl_read *read = r->started;
+    r->started = NULL;
+    if (read && r->n_attempts++ % 3 == 2) {
+        read->result = -EAGAIN;
+    } else if (read) {
+        sl_attempt a = sl__read_attempt(read);
+        assert_int_equal((a.offset | (uintptr_t)a.buf) % 4096, 0);
+        read->result = (int32_t)pread(read->fd, a.buf, SL_MIN(a.n, 5000), (off_t)a.offset);
+    }
+    return read;
+}
+
+static void halting_close(sl_reader *base) {
+    (void)base;
+}
+
+static void short_reads_are_continued(void **state) {
+    (void)state;
+    static const sl_reader_ops ops = {halting_start, halting_collect, halting_close};
+    halting_reader r = {.base = {.ops = &ops, .depth = 1}};
+    reader = &r.base;
+    sl_file file;
+    sl_error err;
+    assert_int_equal(sl_file_open(in_dir("data"), false, &file, &err), SL_OK);
+    const uint32_t sizes[] = {1, 4096, 5000, 5001, 9000, 65536, 100001};
+    for (size_t i = 0; i < SL_COUNT(sizes); i++) {
+        sl_read read = {.fd = file.fd, .n_bytes = sizes[i], .offset = 8 * SL_PAGE, .buf = block};
+        memset(block, 0xa5, sizeof(block));
+        sl_reader_submit(reader, &read);
+        sl_reader_wait(reader, &read);
+        assert_read(&read);
+        assert_int_equal(block[sizes[i]], 0xa5);
+    }
+    sl_read read = {
+        .fd = file.fd, .n_bytes = 5 * 4096, .offset = (DATA_PAGES - 2) * SL_PAGE, .buf = block};
+    sl_reader_submit(reader, &read);
+    sl_reader_wait(reader, &read);
+    assert_read(&read);
+    sl_file_close(&file);
+}
+
+/* From now on `call` answers errnum in this process; with second_over_0, only when its second
+ * argument is not 0. */
+static bool forbid(unsigned call, unsigned errnum, bool second_over_0) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second_over_0 ? 0 : 0xffffffff, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errnum),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = SL_COUNT(code), .filter = code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* Run a test in a process of its own. It answers 0, or 77 where it could not be tried. */
+static void in_child(int (*body)(void)) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(body());
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        print_message("skipped: no io_uring, or no seccomp filters here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int refused_ring(void) {
+    sl_error err;
+    if (!sl_reader_uring_works() || !forbid(SYS_io_uring_setup, EPERM, false))
+        return 77;
+    if (sl_arena_map(&arena, "ring", sl_reader_bytes(SL_READER_URING, 4), &err))
+        return 1;
+    if (sl_reader_uring_works())
+        return 2;
+    return sl_reader_open(SL_READER_URING, 4, &arena, &reader, &err) == SL_ERR_UNSUPPORTED &&
+                   strstr(err.message, "io_uring") != NULL
+               ? 0
+               : 3;
+}
+
+static void a_forbidden_ring_is_reported(void **state) {
+    (void)state;
+    in_child(refused_ring);
+}
+
+/* A kernel that has no memory for requests: every read must arrive nevertheless. */
+static int starved_ring(void) {
+    sl_error err;
+    sl_file file;
+    if (!sl_reader_uring_works() ||
+        sl_arena_map(&arena, "ring", sl_reader_bytes(SL_READER_URING, 4), &err) ||
+        sl_reader_open(SL_READER_URING, 4, &arena, &reader, &err) ||
+        sl_file_open(in_dir("data"), false, &file, &err) ||
+        !forbid(SYS_io_uring_enter, EAGAIN, true))
+        return 77;
+    for (uint32_t i = 0; i < 20; i++) {
+        sl_read reads[2] = {
+            {.fd = file.fd, .n_bytes = 12288, .offset = 4096 * i, .buf = block},
+            {.fd = file.fd, .n_bytes = 8192, .offset = 8192 * i, .buf = block + 65536}};
+        sl_reader_submit(reader, &reads[0]);
+        sl_reader_submit(reader, &reads[1]);
+        for (int k = 0; k < 2; k++) {
+            sl_reader_wait(reader, &reads[k]);
+            if (reads[k].result != (int32_t)reads[k].n_bytes ||
+                memcmp(reads[k].buf, data + reads[k].offset, reads[k].n_bytes) != 0)
+                return 1;
+        }
+    }
+    sl_reader_close(reader);
+    return 0;
+}
+
+static void a_starved_ring_still_reads(void **state) {
+    (void)state;
+    in_child(starved_ring);
+}
+
 static int run(void) {
     write_file(in_dir("data"), data, sizeof(data));
     write_file(in_dir("empty"), data, 0);
@@ -273,6 +700,18 @@ static int run(void) {
         cmocka_unit_test(memory_file_systems_are_not_direct),
         cmocka_unit_test(other_peoples_files_are_taken_at_the_kernels_word),
         cmocka_unit_test(empty_files_are_fine),
+        cmocka_unit_test(uring_reads_what_is_there),
+        cmocka_unit_test(pread_reads_what_is_there),
+        cmocka_unit_test(buffered_files_need_no_alignment),
+        cmocka_unit_test(reads_behind_the_end_bring_nothing),
+        cmocka_unit_test(errors_arrive_as_results),
+        cmocka_unit_test(polling_is_enough),
+        cmocka_unit_test(closing_waits_for_reads),
+        cmocka_unit_test(faults_strike_once_where_asked),
+        cmocka_unit_test(readers_refuse_what_does_not_fit),
+        cmocka_unit_test(short_reads_are_continued),
+        cmocka_unit_test(a_forbidden_ring_is_reported),
+        cmocka_unit_test(a_starved_ring_still_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
