@@ -28,15 +28,22 @@ function(sl_module name)
   set_property(GLOBAL APPEND PROPERTY SL_MODULES sl_${name})
 endfunction()
 
-# sl_test(<name> SOURCES ... MODULES base text ... [LIBS ...] [ARGS ...] [LABELS ...]): a cmocka program
-# that is linked with the objects of the modules and run by ctest. Exit code 77 counts as skipped.
+# sl_test(<name> SOURCES ... MODULES base text ... [LIBS ...] [ARGS ...] [LABELS ...] [PLAIN]): a cmocka
+# program that is linked with the objects of the modules and run by ctest. Exit code 77 counts as
+# skipped. PLAIN: no cmocka; such a test is built for other machines as well, which have none.
+# Labels with a meaning: slow (not in the quick preset), threads (also run under the thread sanitizer),
+# no-sanitizer (measures memory or time: not run under sanitizers).
 function(sl_test name)
-  cmake_parse_arguments(T "" "" "SOURCES;MODULES;LIBS;ARGS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "PLAIN" "" "SOURCES;MODULES;LIBS;ARGS;LABELS" ${ARGN})
+  if(CMAKE_CROSSCOMPILING AND NOT T_PLAIN)
+    return()
+  endif()
   add_executable(${name} ${T_SOURCES})
   foreach(m ${T_MODULES})
     target_link_libraries(${name} PRIVATE sl_${m})
   endforeach()
-  target_link_libraries(${name} PRIVATE sl_options Threads::Threads cmocka ${T_LIBS})
+  target_link_libraries(${name} PRIVATE sl_options Threads::Threads
+    $<$<NOT:$<BOOL:${T_PLAIN}>>:cmocka> ${T_LIBS})
   target_compile_definitions(${name} PRIVATE SL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     SL_MODELS_DIR="${PROJECT_SOURCE_DIR}/models")
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
