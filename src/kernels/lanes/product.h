@@ -134,15 +134,6 @@ SL_INLINE void lanes_biases(const sl_matrix *w, size_t row_groups, uint32_t n_gr
     }
 }
 
-/* Scales of a block's lanes from those of its groups: s[0] is the block's first group. */
-SL_INLINE lanes lanes_spread(const float *s, uint32_t group) {
-    float spread[SL_LANES];
-    for (uint32_t i = 0; i < SL_LANES; i++) {
-        spread[i] = s[8 * i / group];
-    }
-    return l_load(spread);
-}
-
 /* One row with the n columns of a tile. Scales are widened for 16 groups at a time. */
 SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
                          const float *group_sums, sl_dtype dtype, int n, float y[SL_TILE]) {
@@ -156,7 +147,7 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     const size_t row_bytes = (size_t)n_inputs / 8 * (block_bytes / SL_LANES) +
                              (affine ? 0 : n_inputs % 8 * (block_bytes / SL_BLOCK));
     const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * row_bytes;
-    float scales[SL_LANES];
+    float scales[SL_LANES + 4] = {0.0f}; // l_spread may look at four from any of the 16
     lanes a[SL_TILE];
     if (affine) {
         const float centre = (float)(1u << (block_bytes / SL_LANES - 1));
@@ -190,7 +181,7 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
                 const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
                 l_store(scales, l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part));
             }
-            const lanes scale = lanes_spread(scales + g % SL_LANES, group);
+            const lanes scale = l_spread(scales + g % SL_LANES, group);
             SL_UNROLL
             for (int c = 0; c < n; c++) {
                 a[c] = l_fma(scale, p[c], a[c]);

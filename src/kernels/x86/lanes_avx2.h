@@ -127,6 +127,17 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     return l_load(wide);
 }
 
+SL_INLINE lanes l_spread(const float *s, uint32_t group) {
+    if (group == 128) {
+        return l_set1(s[0]);
+    }
+    if (group == 64) {
+        return (lanes){_mm256_set1_ps(s[0]), _mm256_set1_ps(s[1])};
+    }
+    return (lanes){_mm256_set_m128(_mm_set1_ps(s[1]), _mm_set1_ps(s[0])),
+                   _mm256_set_m128(_mm_set1_ps(s[3]), _mm_set1_ps(s[2]))};
+}
+
 SL_INLINE words w_set1(uint32_t u) {
     return (words){_mm256_set1_epi32((int)u), _mm256_set1_epi32((int)u)};
 }

@@ -99,6 +99,12 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
+SL_INLINE lanes l_spread(const float *s, uint32_t group) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i index = _mm512_srli_epi32(lane, group == 128 ? 4 : group == 64 ? 3 : 2);
+    return _mm512_permutexvar_ps(index, _mm512_castps128_ps512(_mm_loadu_ps(s)));
+}
+
 SL_INLINE words w_set1(uint32_t u) {
     return _mm512_set1_epi32((int)u);
 }

@@ -1,0 +1,698 @@
+/* How fast the kernels are, beside what the machine can do: the rate of fused multiply-adds and the
+ * read bandwidth of the second cache and of memory, measured in the same run.
+ *
+ *   bench_kernels [--json] [--cpu LEVEL] [--threads N]
+ *
+ * Each figure is the median of 7 runs of about 20 ms. Shapes are rows x inputs. Gweights/s counts a weight
+ * once per column that it meets; GFLOP/s counts two operations for each. */
+#define _DEFAULT_SOURCE // clock_gettime, MAP_ANONYMOUS
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "base/attr.h"
+#include "kernels/kernels.h"
+
+#define RUNS 7
+#define RUN_SECONDS 0.02
+#define THREADS_MAX 64
+
+static bool as_json;
+static unsigned n_threads;
+
+/* ---- time ---- */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median seconds of one call of work(arg). */
+static double seconds_per_call(void (*work)(void *arg), void *arg) {
+    work(arg);
+    double start = now();
+    work(arg);
+    const double once = now() - start;
+    const unsigned calls = once >= RUN_SECONDS ? 1 : (unsigned)(RUN_SECONDS / (once + 1e-8)) + 1;
+    double seconds[RUNS];
+    for (int run = 0; run < RUNS; run++) {
+        start = now();
+        for (unsigned i = 0; i < calls; i++) {
+            work(arg);
+        }
+        seconds[run] = (now() - start) / calls;
+    }
+    qsort(seconds, RUNS, sizeof(seconds[0]), compare_doubles);
+    return seconds[RUNS / 2];
+}
+
+/* ---- threads: each runs its share of every call, all start together ---- */
+
+typedef struct crew {
+    void (*work)(void *arg, unsigned thread);
+    void *arg;
+    pthread_barrier_t begin, end;
+    bool stop;
+    pthread_t threads[THREADS_MAX];
+} crew;
+
+typedef struct crew_member {
+    crew *crew;
+    unsigned thread;
+} crew_member;
+
+static void *crew_main(void *arg) {
+    const crew_member me = *(crew_member *)arg;
+    for (;;) {
+        pthread_barrier_wait(&me.crew->begin);
+        if (me.crew->stop) {
+            return NULL;
+        }
+        me.crew->work(me.crew->arg, me.thread);
+        pthread_barrier_wait(&me.crew->end);
+    }
+}
+
+static void crew_call(void *arg) {
+    crew *c = arg;
+    pthread_barrier_wait(&c->begin);
+    c->work(c->arg, 0);
+    pthread_barrier_wait(&c->end);
+}
+
+static double seconds_on_threads(void (*work)(void *arg, unsigned thread), void *arg) {
+    crew c = {.work = work, .arg = arg};
+    crew_member members[THREADS_MAX];
+    pthread_barrier_init(&c.begin, NULL, n_threads);
+    pthread_barrier_init(&c.end, NULL, n_threads);
+    for (unsigned i = 1; i < n_threads; i++) {
+        members[i] = (crew_member){.crew = &c, .thread = i};
+        if (pthread_create(&c.threads[i], NULL, crew_main, &members[i]) != 0) {
+            fprintf(stderr, "bench_kernels: cannot start a thread\n");
+            exit(1);
+        }
+    }
+    const double seconds = seconds_per_call(crew_call, &c);
+    c.stop = true;
+    pthread_barrier_wait(&c.begin);
+    for (unsigned i = 1; i < n_threads; i++) {
+        pthread_join(c.threads[i], NULL);
+    }
+    pthread_barrier_destroy(&c.begin);
+    pthread_barrier_destroy(&c.end);
+    return seconds;
+}
+
+/* ---- memory and numbers ---- */
+
+static void *map(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        fprintf(stderr, "bench_kernels: cannot map %zu bytes\n", bytes);
+        exit(1);
+    }
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, bytes, MADV_HUGEPAGE); // a wish: without it the figures are a little lower
+#endif
+    return p;
+}
+
+static uint64_t random_state = 1;
+
+static uint64_t random_u64(void) {
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void fill_floats(float *p, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        p[i] = (float)((double)(int64_t)random_u64() * 0x1p-63);
+    }
+}
+
+static uint16_t bf16_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return (uint16_t)(bits >> 16);
+}
+
+/* ---- results ---- */
+
+static bool first_result = true;
+
+static void result(const char *level, const char *name, double value, const char *unit,
+                   double share, const char *of) {
+    if (as_json) {
+        printf("%s\n  {\"level\": \"%s\", \"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\"",
+               first_result ? "" : ",", level, name, value, unit);
+        if (of != NULL) {
+            printf(", \"percent\": %.1f, \"of\": \"%s\"", 100.0 * share, of);
+        }
+        printf("}");
+    } else {
+        printf("%-8s %-34s %9.2f %-11s", level, name, value, unit);
+        if (of != NULL) {
+            printf(" %5.1f%% of %s", 100.0 * share, of);
+        }
+        printf("\n");
+    }
+    first_result = false;
+    fflush(stdout);
+}
+
+/* ---- what the machine can do ---- */
+
+#define FMA_ROUNDS 2000
+#define FMA_CHAINS 12
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx512f"))) static void fma_512(void *arg) {
+    __m512 a[FMA_CHAINS];
+    const __m512 x = _mm512_set1_ps(0.999f);
+    const __m512 y = _mm512_set1_ps(0.001f);
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        a[c] = _mm512_set1_ps((float)c);
+    }
+    for (int i = 0; i < FMA_ROUNDS; i++) {
+#pragma GCC unroll 12
+        for (int c = 0; c < FMA_CHAINS; c++) {
+            a[c] = _mm512_fmadd_ps(a[c], x, y);
+        }
+    }
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        _mm512_storeu_ps((float *)arg + 16 * c, a[c]);
+    }
+}
+
+__attribute__((target("avx2,fma"))) static void fma_256(void *arg) {
+    __m256 a[FMA_CHAINS];
+    const __m256 x = _mm256_set1_ps(0.999f);
+    const __m256 y = _mm256_set1_ps(0.001f);
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        a[c] = _mm256_set1_ps((float)c);
+    }
+    for (int i = 0; i < FMA_ROUNDS; i++) {
+#pragma GCC unroll 12
+        for (int c = 0; c < FMA_CHAINS; c++) {
+            a[c] = _mm256_fmadd_ps(a[c], x, y);
+        }
+    }
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        _mm256_storeu_ps((float *)arg + 8 * c, a[c]);
+    }
+}
+
+#elif defined(__aarch64__)
+
+static void fma_128(void *arg) {
+    float32x4_t a[FMA_CHAINS];
+    const float32x4_t x = vdupq_n_f32(0.999f);
+    const float32x4_t y = vdupq_n_f32(0.001f);
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        a[c] = vdupq_n_f32((float)c);
+    }
+    for (int i = 0; i < FMA_ROUNDS; i++) {
+#pragma GCC unroll 12
+        for (int c = 0; c < FMA_CHAINS; c++) {
+            a[c] = vfmaq_f32(x, a[c], y);
+        }
+    }
+    for (int c = 0; c < FMA_CHAINS; c++) {
+        vst1q_f32((float *)arg + 4 * c, a[c]);
+    }
+}
+
+#endif
+
+/* GFLOP/s of one thread with the vectors that a level may use; 0 where that was not measured. */
+static double peak_of(sl_cpu_level level) {
+    static SL_ALIGNED(64) float sink[FMA_CHAINS * 16];
+    double width = 0.0;
+    double seconds = 1.0;
+#if defined(__x86_64__)
+    if (level == SL_CPU_AVX512) {
+        width = 16.0;
+        seconds = seconds_per_call(fma_512, sink);
+    } else if (level == SL_CPU_AVX2) {
+        width = 8.0;
+        seconds = seconds_per_call(fma_256, sink);
+    }
+#elif defined(__aarch64__)
+    if (level == SL_CPU_NEON) {
+        width = 4.0;
+        seconds = seconds_per_call(fma_128, sink);
+    }
+#endif
+    (void)sink;
+    return 2.0 * width * FMA_ROUNDS * FMA_CHAINS / seconds / 1e9;
+}
+
+typedef struct read_job {
+    const uint64_t *data;
+    size_t bytes; /* of each thread */
+    uint64_t sink[THREADS_MAX][8];
+} read_job;
+
+/* Every byte is looked at; the compiler makes vectors of whatever width it may use here. */
+static void read_all(void *arg, unsigned thread) {
+    read_job *job = arg;
+    const uint64_t *p = job->data + thread * (job->bytes / 8);
+    uint64_t a[8] = {0};
+    for (size_t i = 0; i < job->bytes / 8; i += 8) {
+        for (int j = 0; j < 8; j++) {
+            a[j] ^= p[i + (size_t)j];
+        }
+    }
+    memcpy(job->sink[thread], a, sizeof(a));
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void read_all_256(void *arg, unsigned thread) {
+    read_job *job = arg;
+    const __m256i *p = (const __m256i *)(job->data + thread * (job->bytes / 8));
+    __m256i a[4];
+    for (int j = 0; j < 4; j++) {
+        a[j] = _mm256_setzero_si256();
+    }
+    for (size_t i = 0; i < job->bytes / 32; i += 4) {
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            a[j] = _mm256_xor_si256(a[j], _mm256_load_si256(p + i + j));
+        }
+    }
+    a[0] = _mm256_xor_si256(_mm256_xor_si256(a[0], a[1]), _mm256_xor_si256(a[2], a[3]));
+    _mm256_storeu_si256((__m256i *)job->sink[thread], a[0]);
+}
+
+__attribute__((target("avx512f"))) static void read_all_512(void *arg, unsigned thread) {
+    read_job *job = arg;
+    const char *p = (const char *)(job->data + thread * (job->bytes / 8));
+    __m512i a[4];
+    for (int j = 0; j < 4; j++) {
+        a[j] = _mm512_setzero_si512();
+    }
+    for (size_t i = 0; i < job->bytes; i += 256) {
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            a[j] = _mm512_xor_si512(a[j], _mm512_load_si512(p + i + 64 * j));
+        }
+    }
+    a[0] = _mm512_xor_si512(_mm512_xor_si512(a[0], a[1]), _mm512_xor_si512(a[2], a[3]));
+    _mm512_storeu_si512(job->sink[thread], a[0]);
+}
+#endif
+
+static void (*best_read(void))(void *, unsigned) {
+#if defined(__x86_64__)
+    if (sl_cpu_level_runs(SL_CPU_AVX512)) {
+        return read_all_512;
+    }
+    if (sl_cpu_level_runs(SL_CPU_AVX2)) {
+        return read_all_256;
+    }
+#endif
+    return read_all;
+}
+
+typedef struct read_alone {
+    read_job *job;
+} read_alone;
+
+static void read_on_one(void *arg) {
+    best_read()(((read_alone *)arg)->job, 0);
+}
+
+/* GB/s. */
+static double bandwidth_one(const void *data, size_t bytes) {
+    static read_job job;
+    job = (read_job){.data = data, .bytes = bytes};
+    read_alone alone = {.job = &job};
+    return (double)bytes / seconds_per_call(read_on_one, &alone) / 1e9;
+}
+
+static double bandwidth_all(const void *data, size_t bytes) {
+    static read_job job;
+    job = (read_job){.data = data, .bytes = bytes / n_threads / 256 * 256};
+    return (double)(job.bytes * n_threads) / seconds_on_threads(best_read(), &job) / 1e9;
+}
+
+/* ---- products ---- */
+
+typedef struct product_job {
+    const sl_kernels *k;
+    sl_matrix w;
+    sl_columns x;
+    float *y;
+} product_job;
+
+static void product_rows(product_job *job, uint32_t begin, uint32_t end) {
+    job->k->product[job->w.shape.dtype](&job->w, begin, end, &job->x, job->y, job->w.shape.rows);
+}
+
+static void product_on_one(void *arg) {
+    product_job *job = arg;
+    product_rows(job, 0, job->w.shape.rows);
+}
+
+static void product_on_thread(void *arg, unsigned thread) {
+    product_job *job = arg;
+    const uint64_t rows = job->w.shape.rows;
+    product_rows(job, (uint32_t)(rows * thread / n_threads),
+                 (uint32_t)(rows * (thread + 1) / n_threads));
+}
+
+/* One pool serves every job in turn. */
+typedef struct pool {
+    unsigned char *weights; /* codes, then scales and biases */
+    size_t weights_bytes;
+    float *x, *xp, *lane_sums, *group_sums, *y;
+} pool;
+
+static product_job product_of(const pool *p, const sl_kernels *k, sl_dtype dtype, uint32_t rows,
+                              uint32_t cols, uint32_t n) {
+    const bool affine = sl_dtype_is_quantized(dtype);
+    const uint32_t group = affine ? 64 : 0;
+    const size_t codes = (size_t)rows * cols / 8 * sl_dtype_bits(dtype);
+    const size_t scales = affine ? (size_t)rows * (cols / group) * 2 : 0;
+    if (codes + 2 * scales > p->weights_bytes) {
+        fprintf(stderr, "bench_kernels: a matrix larger than the pool\n");
+        exit(1);
+    }
+    product_job job = {
+        .k = k,
+        .w = {.shape = {.dtype = dtype,
+                        .scale_dtype = SL_DTYPE_BF16,
+                        .rows = rows,
+                        .cols = cols,
+                        .group = group},
+              .codes = p->weights,
+              .scales = p->weights + codes,
+              .biases = p->weights + codes + scales},
+        .x = {.n = n, .n_inputs = cols, .group = group, .xp = p->xp, .group_sums = p->group_sums},
+        .y = p->y};
+    uint16_t *halves = (uint16_t *)(void *)(p->weights + codes);
+    for (size_t i = 0; i < scales; i++) { // both, two bytes each
+        halves[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-28f);
+    }
+    if (dtype == SL_DTYPE_BF16) {
+        for (size_t i = 0; i < codes / 2; i++) {
+            ((uint16_t *)(void *)p->weights)[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-24f);
+        }
+    } else if (dtype == SL_DTYPE_F32) {
+        fill_floats((float *)(void *)p->weights, codes / 4);
+    } else {
+        for (size_t i = 0; i < codes; i += 8) {
+            const uint64_t r = random_u64();
+            memcpy(p->weights + i, &r, codes - i < 8 ? codes - i : 8);
+        }
+    }
+    k->pack(p->x, cols, n, cols, p->xp, p->lane_sums);
+    if (affine) {
+        k->group_sums(p->lane_sums, n, cols, group, p->group_sums);
+    }
+    return job;
+}
+
+static double matrix_bytes(const product_job *job) {
+    const sl_matrix_shape *s = &job->w.shape;
+    const double weights = (double)s->rows * (double)s->cols;
+    return weights * sl_dtype_bits(s->dtype) / 8.0 + (s->group ? weights / s->group * 4.0 : 0.0);
+}
+
+static void matvecs(const pool *p, const sl_kernels *k, double l2_gbs) {
+    static const struct {
+        sl_dtype dtype;
+        uint32_t rows, cols;
+    } shapes[] = {{SL_DTYPE_Q4, 512, 2048},   {SL_DTYPE_Q4, 2048, 512}, {SL_DTYPE_Q4, 1024, 192},
+                  {SL_DTYPE_Q4, 1024, 64},    {SL_DTYPE_Q8, 256, 2048}, {SL_DTYPE_Q8, 1024, 192},
+                  {SL_DTYPE_BF16, 128, 2048}, {SL_DTYPE_F32, 64, 2048}, {SL_DTYPE_Q3, 512, 2048},
+                  {SL_DTYPE_Q6, 256, 2048}};
+    for (size_t i = 0; i < SL_COUNT(shapes); i++) {
+        product_job job = product_of(p, k, shapes[i].dtype, shapes[i].rows, shapes[i].cols, 1);
+        const double seconds = seconds_per_call(product_on_one, &job);
+        char name[64];
+        snprintf(name, sizeof(name), "%s matvec, L2, %ux%u", sl_dtype_name(shapes[i].dtype),
+                 shapes[i].rows, shapes[i].cols);
+        result(k->level, name, (double)shapes[i].rows * shapes[i].cols / seconds / 1e9,
+               "Gweights/s", matrix_bytes(&job) / seconds / 1e9 / l2_gbs, "L2 read");
+    }
+}
+
+static void matvecs_from_memory(const pool *p, const sl_kernels *k, double one_gbs,
+                                double all_gbs) {
+    static const sl_dtype dtypes[] = {SL_DTYPE_Q4, SL_DTYPE_Q8, SL_DTYPE_BF16};
+    for (size_t i = 0; i < SL_COUNT(dtypes); i++) {
+        const uint32_t cols = 2048;
+        const uint32_t rows =
+            (uint32_t)(p->weights_bytes / (cols / 8 * sl_dtype_bits(dtypes[i]) + cols / 16)) / 64 *
+            64;
+        product_job job = product_of(p, k, dtypes[i], rows, cols, 1);
+        char name[64];
+        double seconds = seconds_per_call(product_on_one, &job);
+        snprintf(name, sizeof(name), "%s matvec, memory, 1 thread", sl_dtype_name(dtypes[i]));
+        result(k->level, name, (double)rows * cols / seconds / 1e9, "Gweights/s",
+               matrix_bytes(&job) / seconds / 1e9 / one_gbs, "memory read, 1 thread");
+        seconds = seconds_on_threads(product_on_thread, &job);
+        snprintf(name, sizeof(name), "%s matvec, memory, %u threads", sl_dtype_name(dtypes[i]),
+                 n_threads);
+        result(k->level, name, (double)rows * cols / seconds / 1e9, "Gweights/s",
+               matrix_bytes(&job) / seconds / 1e9 / all_gbs, "memory read, all threads");
+    }
+}
+
+static void matmats(const pool *p, const sl_kernels *k, double peak) {
+    static const struct {
+        sl_dtype dtype;
+        uint32_t rows, cols;
+    } shapes[] = {{SL_DTYPE_Q4, 512, 2048},
+                  {SL_DTYPE_Q4, 2048, 512},
+                  {SL_DTYPE_Q4, 1024, 192},
+                  {SL_DTYPE_Q8, 256, 2048},
+                  {SL_DTYPE_BF16, 256, 2048}};
+    static const uint32_t columns[] = {2, 3, 4, 8, 32, 128};
+    for (size_t i = 0; i < SL_COUNT(shapes); i++) {
+        for (size_t j = 0; j < SL_COUNT(columns); j++) {
+            product_job job =
+                product_of(p, k, shapes[i].dtype, shapes[i].rows, shapes[i].cols, columns[j]);
+            const double seconds = seconds_per_call(product_on_one, &job);
+            const double gflops =
+                2.0 * shapes[i].rows * shapes[i].cols * columns[j] / seconds / 1e9;
+            char name[64];
+            snprintf(name, sizeof(name), "%s x %u columns, %ux%u", sl_dtype_name(shapes[i].dtype),
+                     columns[j], shapes[i].rows, shapes[i].cols);
+            result(k->level, name, gflops, "GFLOP/s", peak > 0 ? gflops / peak : 0.0,
+                   peak > 0 ? "FMA peak" : NULL);
+        }
+    }
+}
+
+/* ---- the others ---- */
+
+typedef struct other_job {
+    const sl_kernels *k;
+    float *a, *b, *c, *d;
+    uint32_t n;
+} other_job;
+
+static void run_exp(void *arg) {
+    other_job *j = arg;
+    j->k->exp(j->b, j->a, j->n);
+}
+
+static void run_silu_mul(void *arg) {
+    other_job *j = arg;
+    j->k->silu_mul(j->b, j->a, j->c, j->n);
+}
+
+static void run_axpy(void *arg) {
+    other_job *j = arg;
+    j->k->axpy(j->b, 1e-6f, j->a, j->n);
+}
+
+static void run_rms_norm(void *arg) {
+    other_job *j = arg;
+    j->k->rms_norm(j->b, j->a, j->c, j->n, 1e-6f);
+}
+
+static void run_pack(void *arg) {
+    other_job *j = arg;
+    j->k->pack(j->a, j->n, 1, j->n, j->b, j->d);
+}
+
+static void run_group_sums(void *arg) {
+    other_job *j = arg;
+    j->k->group_sums(j->d, 1, j->n, 64, j->b);
+}
+
+static void run_conv(void *arg) {
+    other_job *j = arg;
+    j->k->conv_silu(j->b, j->n, j->a, j->n, j->d, j->c, 4, j->n, 1, 0, j->n);
+}
+
+static void run_gates(void *arg) {
+    other_job *j = arg;
+    j->k->delta_gates(j->b, j->b + j->n, j->a, j->a + j->n, j->c, j->c + j->n, j->n);
+}
+
+/* One head of 128 x 128; n tokens. */
+static void run_delta(void *arg) {
+    other_job *j = arg;
+    const sl_delta_args args = {.state = j->d,
+                                .q = j->a,
+                                .k = j->a + 128,
+                                .v = j->a + 256,
+                                .decay = j->c,
+                                .beta = j->c + 1,
+                                .o = j->b,
+                                .q_stride = 384,
+                                .k_stride = 384,
+                                .v_stride = 384,
+                                .o_stride = 128,
+                                .gate_stride = 2,
+                                .n_tokens = j->n,
+                                .d_k = 128,
+                                .d_v = 128,
+                                .slice_begin = 0,
+                                .slice_end = 8};
+    j->k->delta(&args);
+}
+
+/* One head of 256 over n positions. */
+static void run_attend(void *arg) {
+    other_job *j = arg;
+    const sl_attend_args args = {.q = j->a,
+                                 .k = j->a,
+                                 .v = j->c,
+                                 .out = j->b,
+                                 .k_stride = 256,
+                                 .v_stride = 256,
+                                 .d = 256,
+                                 .d_v = 256,
+                                 .first = 0,
+                                 .end = j->n,
+                                 .scale = 0.0625f};
+    j->k->attend(&args);
+}
+
+static void others(const pool *p, const sl_kernels *k, double peak) {
+    static const struct {
+        const char *name;
+        void (*run)(void *arg);
+        uint32_t n;
+        double items,
+            flops; /* per call: what a nanosecond is counted for; operations, if that says more */
+        const char *unit;
+    } jobs[] = {
+        {"exp, 4096", run_exp, 4096, 4096, 0, "ns/element"},
+        {"silu_mul, 4096", run_silu_mul, 4096, 4096, 0, "ns/element"},
+        {"axpy, 4096", run_axpy, 4096, 4096, 0, "ns/element"},
+        {"rms_norm, 2048", run_rms_norm, 2048, 2048, 0, "ns/element"},
+        {"pack, 2048", run_pack, 2048, 2048, 0, "ns/element"},
+        {"group_sums, 2048", run_group_sums, 2048, 2048, 0, "ns/element"},
+        {"conv_silu width 4, 8192 channels", run_conv, 8192, 8192, 0, "ns/element"},
+        {"delta_gates, 32 heads", run_gates, 32, 32, 0, "ns/element"},
+        {"delta 128x128, 1 token", run_delta, 1, 1000, 7.0 * 128 * 128, "us/token"},
+        {"delta 128x128, 64 tokens", run_delta, 64, 64000, 64 * 7.0 * 128 * 128, "us/token"},
+        {"attend 256, 64 positions", run_attend, 64, 64, 4.0 * 256 * 64, "ns/position"},
+        {"attend 256, 1024 positions", run_attend, 1024, 1024, 4.0 * 256 * 1024, "ns/position"},
+    };
+    for (size_t i = 0; i < SL_COUNT(jobs); i++) {
+        fill_floats(p->x, 1 << 19);
+        fill_floats(p->xp, 1 << 19);
+        fill_floats(p->lane_sums, 1 << 16);
+        p->xp[0] = 0.9f; // decay
+        p->xp[1] = 0.5f; // beta
+        other_job job = {
+            .k = k, .a = p->x, .b = p->y, .c = p->xp, .d = p->lane_sums, .n = jobs[i].n};
+        const double seconds = seconds_per_call(jobs[i].run, &job);
+        const bool shared = jobs[i].flops > 0 && peak > 0;
+        result(k->level, jobs[i].name, seconds * 1e9 / jobs[i].items, jobs[i].unit,
+               shared ? jobs[i].flops / seconds / 1e9 / peak : 0.0, shared ? "FMA peak" : NULL);
+    }
+}
+
+int main(int argc, char **argv) {
+    sl_cpu_level only = SL_CPU_REF;
+    bool chosen = false;
+    n_threads = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            as_json = true;
+        } else if (strcmp(argv[i], "--cpu") == 0 && i + 1 < argc &&
+                   sl_cpu_level_from_name(argv[i + 1], &only) && sl_cpu_level_runs(only)) {
+            chosen = true;
+            i++;
+        } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+            n_threads = (unsigned)strtoul(argv[++i], NULL, 10);
+        } else {
+            fprintf(stderr, "usage: bench_kernels [--json] [--cpu LEVEL] [--threads N]\n");
+            return 2;
+        }
+    }
+    if (n_threads < 1 || n_threads > THREADS_MAX) {
+        n_threads = n_threads < 1 ? 1 : THREADS_MAX;
+    }
+    pool p = {.weights_bytes = (size_t)256 << 20};
+    p.weights = map(p.weights_bytes);
+    memset(p.weights, 1, p.weights_bytes);
+    p.x = map(sizeof(float) << 20);
+    p.xp = map(sizeof(float) << 20);
+    p.y = map(sizeof(float) << 20);
+    p.lane_sums = map(sizeof(float) << 18);
+    p.group_sums = map(sizeof(float) << 18);
+    fill_floats(p.x, (size_t)1 << 20);
+
+    if (as_json) {
+        printf("[");
+    }
+    const double l2 = bandwidth_one(p.weights, (size_t)512 << 10);
+    const double memory_one = bandwidth_one(p.weights, p.weights_bytes);
+    const double memory_all = bandwidth_all(p.weights, p.weights_bytes);
+    result("machine", "read, L2 (512 KiB), 1 thread", l2, "GB/s", 0, NULL);
+    result("machine", "read, memory, 1 thread", memory_one, "GB/s", 0, NULL);
+    result("machine", "read, memory, all threads", memory_all, "GB/s", 0, NULL);
+    for (int level = SL_CPU_NEON; level >= SL_CPU_REF; level--) {
+        if (!sl_cpu_level_runs((sl_cpu_level)level) || (chosen && level != (int)only)) {
+            continue;
+        }
+        sl_kernels k;
+        sl_kernels_init(&k, (sl_cpu_level)level);
+        const double peak = peak_of((sl_cpu_level)level);
+        if (peak > 0) {
+            result(k.level, "FMA peak, 1 thread", peak, "GFLOP/s", 0, NULL);
+        }
+        matvecs(&p, &k, l2);
+        if (level != SL_CPU_REF) { // seconds per call in the reference, and nobody waits for it
+            matvecs_from_memory(&p, &k, memory_one, memory_all);
+            matmats(&p, &k, peak);
+        }
+        others(&p, &k, peak);
+    }
+    if (as_json) {
+        printf("\n]\n");
+    }
+    return 0;
+}
