@@ -1,0 +1,103 @@
+/* An opened model under a plan, and the one session on it.
+ *
+ * Everything is reserved in sl__engine_open; afterwards nothing here asks the system for memory.
+ * The types are those of sluice.h; this header is the inside that src/api wraps. */
+#ifndef SL_ENGINE_ENGINE_H
+#define SL_ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "backend/cpu/cpu.h"
+#include "engine/experts.h"
+#include "engine/sampler.h"
+#include "engine/trunk.h"
+#include "model/forward.h"
+#include "plan/plan.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+typedef struct sl_engine_setup {
+    uint64_t budget_bytes;
+    bool process;              /* the budget covers the whole process */
+    uint32_t n_ctx, n_threads, chunk;  /* 0: the default */
+    bool reader_given;
+    sl_reader_kind reader;
+    sl_cpu_level cpu;
+    bool buffered;
+    bool (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+} sl_engine_setup;
+
+/* Rows of the embedding on their way from disk. */
+typedef struct sl_rows {
+    sl_read reads[SL_EXPERT_READS_MAX];
+    uint8_t *buffers;
+    uint64_t read_bytes;
+    double wait_seconds;
+} sl_rows;
+
+typedef struct sl_engine sl_engine;
+typedef struct sl_session sl_session;
+
+struct sl_session {
+    sl_engine *engine;
+    bool is_open, has_logits;
+    uint32_t n_answer;         /* tokens sampled since the last reset */
+    atomic_bool cancel;        /* set by any thread, taken by the one that computes; relaxed: a hint */
+};
+
+struct sl_engine {
+    sl_store store;
+    sl_plan_result plan;
+    sl_arena account[SL_ACCOUNT_COUNT];
+    sl_arena hot_tables;       /* the hot account's tables */
+    sl_pool pool;
+    sl_cpu_backend backend;
+    sl_reader *reader;
+    sl_reader_kind reader_kind;
+    uint32_t reader_depth;
+
+    sl_weights weights;
+    sl_trunk trunk;
+    sl_experts experts;
+    sl_rows rows;
+    sl_state state;
+    sl_scratch scratch;
+    sl_times times;
+    sl_forward forward;
+    sl_sampler sampler;
+
+    sl_tok tokenizer;
+    bool has_tokenizer, has_template;
+    sl_template *chat_template;
+    sl_arena text_workspace;
+
+    sl_session session;
+    uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
+    double open_seconds, prefill_seconds, decode_seconds;
+};
+
+/* Resolve defaults and solve the plan for a store (its numbers; files are not read). resident may be NULL. */
+SL_MUST_USE sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, uint64_t code_bytes,
+                                      sl_plan_result *out, uint8_t *resident, sl_error *err);
+/* Bytes of the code account for this process, now: populates the program's pages. */
+uint64_t sl__engine_code_bytes(void);
+/* The I/O back end that a setup gets, and its depth. */
+sl_reader_kind sl__engine_reader(const sl_engine_setup *setup);
+
+SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out,
+                                      sl_error *err);
+void sl__engine_close(sl_engine *engine);
+
+/* Embedding rows of n tokens (each < n_vocab) into x [n][d_model]. */
+SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err);
+
+void sl__session_reset(sl_session *s);
+/* As sl_session_feed(). progress may be NULL. */
+SL_MUST_USE sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
+                                       bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
+                                       sl_error *err);
+/* Logits of the last token fed. */
+const float *sl__session_logits(const sl_session *s);
+
+#endif

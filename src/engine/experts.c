@@ -1,0 +1,350 @@
+/* See experts.h. */
+#define _GNU_SOURCE
+#include "engine/experts.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define NO_SLOT UINT32_MAX
+#define NO_KEY UINT32_MAX
+#define DECAY 0.9f
+
+static sl_experts *self(sl_expert_source *source) { return (sl_experts *)source; }
+
+static uint8_t *slot_memory(const sl_experts *x, uint32_t slot) {
+    uint64_t stride = x->store->expert.stride;
+    return slot < x->ring_slots ? x->ring + slot * stride : x->hot + (slot - x->ring_slots) * stride;
+}
+
+static uint32_t key_of(const sl_experts *x, uint32_t layer, uint32_t expert) {
+    return layer * x->store->model.moe.n_experts + expert;
+}
+
+/* ---- frequency -------------------------------------------------------------------------------- */
+
+static float decay_over(uint32_t tokens) {
+    float d = 1, base = DECAY;
+    for (uint32_t n = SL_MIN(tokens, 512u); n; n >>= 1) {
+        if (n & 1)
+            d *= base;
+        base *= base;
+    }
+    return d;
+}
+
+// Expected number of tokens until the expert is asked for again.
+static float expected_wait(const sl_experts *x, uint32_t key) {
+    const sl_expert_entry *e = &x->entries[key];
+    uint32_t n_layers = x->store->model.n_layers, layer = key / x->store->model.moe.n_experts;
+    float p = (1 - DECAY) * e->frequency * decay_over(x->tokens - e->seen);
+    p = p < 1e-6f ? 1e-6f : p > 1 ? 1 : p;
+    return (float)((layer + n_layers - x->layer - 1) % n_layers) / (float)n_layers + (1 - p) / p;
+}
+
+/* A chunk of n tokens of which `uses` pick the expert moves f towards 10 * uses / n, as n single tokens
+ * with that share would. */
+static void count_use(sl_experts *x, uint32_t key, uint32_t uses, uint32_t n_tokens) {
+    sl_expert_entry *e = &x->entries[key];
+    float f = e->frequency * decay_over(x->tokens - e->seen);
+    float kept = decay_over(n_tokens - 1);
+    e->frequency = f * kept + (float)uses / (float)n_tokens * (1 - kept * DECAY) / (1 - DECAY);
+    e->seen = x->tokens;
+}
+
+/* ---- reads ------------------------------------------------------------------------------------- */
+
+// Account for reads that have finished.
+static void collect(sl_experts *x) {
+    sl_reader_poll(x->reader);
+    for (uint32_t i = 0; i < x->n_reads; i++) {
+        sl_expert_read *r = &x->reads[i];
+        if (!r->used || !r->read.done)
+            continue;
+        sl_slot *slot = &x->slots[r->slot];
+        r->used = false;
+        slot->pending--;
+        int32_t result = r->read.result;
+        if (result >= 0 && (uint32_t)result < r->read.n_bytes)
+            result = -ENODATA;
+        if (result < 0 && !slot->error) {
+            slot->error = result;
+            slot->error_extent = r->extent;
+        }
+        if (result > 0)
+            x->read_bytes += (uint64_t)result;
+    }
+}
+
+static void wait_any(sl_experts *x, uint32_t slot) {
+    double begin = sl_now();
+    for (uint32_t i = 0; i < x->n_reads; i++) {
+        if (x->reads[i].used && x->reads[i].slot == slot) {
+            sl_reader_wait(x->reader, &x->reads[i].read);
+            break;
+        }
+    }
+    x->wait_seconds += sl_now() - begin;
+    collect(x);
+}
+
+void sl_experts_drain(sl_experts *x) {
+    for (uint32_t i = 0; i < x->n_slots; i++)
+        while (x->slots[i].pending)
+            wait_any(x, i);
+}
+
+static uint32_t free_reads(const sl_experts *x) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->n_reads; i++)
+        n += !x->reads[i].used;
+    return SL_MIN(n, sl_reader_free(x->reader));
+}
+
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+static void forget(sl_experts *x, uint32_t slot) {
+    sl_slot *s = &x->slots[slot];
+    if (s->key != NO_KEY)
+        x->entries[s->key].slot = NO_SLOT;
+    s->key = NO_KEY;
+    s->error = 0;
+    s->checked = 0;
+}
+
+// A slot for an expert that has to be read, or NO_SLOT while all that could serve are in use.
+static uint32_t choose_slot(sl_experts *x, uint32_t key) {
+    if (x->n_empty_hot)
+        return x->n_slots - x->n_empty_hot--;
+    if (x->single && x->n_slots > x->ring_slots) {
+        uint32_t victim = NO_SLOT;
+        float longest = expected_wait(x, key);
+        for (uint32_t i = x->ring_slots; i < x->n_slots; i++) {
+            const sl_slot *s = &x->slots[i];
+            if (s->pins || s->pending)
+                continue;
+            if (s->key == NO_KEY)
+                return i;
+            float wait = expected_wait(x, s->key);
+            if (wait > longest) {
+                longest = wait;
+                victim = i;
+            }
+        }
+        if (victim != NO_SLOT)
+            return victim;
+    }
+    for (uint32_t n = 0; n < x->ring_slots; n++) {
+        uint32_t i = (x->ring_next + n) % x->ring_slots;
+        if (!x->slots[i].pins && !x->slots[i].pending) {
+            x->ring_next = (i + 1) % x->ring_slots;
+            return i;
+        }
+    }
+    return NO_SLOT;
+}
+
+// Start reading the next missing expert of the layer. False when it has to wait.
+static bool submit_next(sl_experts *x) {
+    uint32_t expert = x->experts[x->n_submitted], key = key_of(x, x->layer, expert);
+    if (x->entries[key].slot != NO_SLOT) {  // present since begin, and pinned there
+        x->n_submitted++;
+        return true;
+    }
+    sl_expert_place place;
+    sl_store_expert_place(x->store, x->layer, expert, &place);
+    if (free_reads(x) < place.n_extents)
+        return false;
+    uint32_t slot = choose_slot(x, key);
+    if (slot == NO_SLOT)
+        return false;
+    forget(x, slot);
+    sl_slot *s = &x->slots[slot];
+    s->key = key;
+    s->pins = 1;
+    x->entries[key].slot = slot;
+    for (uint32_t i = 0, j = 0; i < place.n_extents; i++) {
+        while (x->reads[j].used)
+            j++;
+        sl_expert_read *r = &x->reads[j];
+        r->used = true;
+        r->slot = slot;
+        r->extent = i;
+        r->read = (sl_read){.fd = sl_store_file(x->store, place.extents[i].file)->fd,
+                            .n_bytes = (uint32_t)place.extents[i].bytes,
+                            .offset = place.extents[i].offset,
+                            .buf = slot_memory(x, slot) + place.extents[i].slot_at};
+        s->pending++;
+        sl_reader_submit(x->reader, &r->read);
+    }
+    x->reads_total++;
+    x->n_submitted++;
+    return true;
+}
+
+static void submit_more(sl_experts *x) {
+    while (x->n_submitted < x->n && submit_next(x)) {
+    }
+}
+
+/* ---- the source --------------------------------------------------------------------------------- */
+
+static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *experts, const uint32_t *n_uses,
+                  uint32_t n, bool in_order) {
+    sl_experts *x = self(source);
+    x->layer = layer;
+    x->experts = experts;
+    x->n = n;
+    x->in_order = in_order;
+    x->n_submitted = x->n_given = 0;
+    memset(x->given, 0, n);
+    uint32_t n_tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_tokens += n_uses[i];
+    n_tokens = SL_MAX(n_tokens / x->store->model.moe.top_k, 1u);
+    x->single = n_tokens == 1;
+    collect(x);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key = key_of(x, layer, experts[i]);
+        count_use(x, key, n_uses[i], n_tokens);
+        if (x->entries[key].slot != NO_SLOT) {
+            x->slots[x->entries[key].slot].pins++;
+            x->hits++;
+        }
+    }
+    submit_more(x);
+}
+
+static sl_status read_failed(const sl_experts *x, uint32_t slot, sl_error *err) {
+    const sl_slot *s = &x->slots[slot];
+    uint32_t n_experts = x->store->model.moe.n_experts, layer = s->key / n_experts, expert = s->key % n_experts;
+    sl_expert_place place;
+    char name[64];
+    sl_store_expert_place(x->store, layer, expert, &place);
+    const sl_extent *e = &place.extents[s->error ? s->error_extent : 0];
+    sl_store_file_name(x->store, e->file, name, sizeof(name));
+    unsigned long long offset = e->offset, bytes = e->bytes;
+    if (!s->error)
+        return sl_fail_at(err, SL_ERR_CORRUPT, (int32_t)layer, (int32_t)expert, offset,
+                          "layer %u expert %u: %s: the %llu bytes at %llu do not have the checksum of the manifest; `sluice verify` lists all damage, converting again mends it",
+                          layer, expert, name, bytes, offset);
+    if (s->error == -ENODATA)
+        return sl_fail_at(err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
+                          "layer %u expert %u: %s: read fewer than %llu bytes at %llu: the file was cut short", layer,
+                          expert, name, bytes, offset);
+    return sl_fail_at(err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
+                      "layer %u expert %u: %s: reading %llu bytes at %llu failed: %s", layer, expert, name, bytes,
+                      offset, strerrordesc_np(-s->error));
+}
+
+// Index of the expert to hand out now, or x->n while none is ready.
+static uint32_t pick_ready(const sl_experts *x) {
+    for (uint32_t i = 0; i < x->n; i++) {
+        if (x->given[i])
+            continue;
+        uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
+        if (slot != NO_SLOT && !x->slots[slot].pending)
+            return i;
+        if (x->in_order)
+            break;
+    }
+    return x->n;
+}
+
+/* The next expert in order has no slot, since experts that come after it hold the whole ring: take the
+ * last one's and read that one again when its turn comes. */
+static void steal_slot(sl_experts *x) {
+    for (uint32_t i = x->n; i-- > x->n_submitted;) {
+        uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
+        if (slot != NO_SLOT && slot < x->ring_slots) {
+            x->slots[slot].pins = 0;
+            forget(x, slot);
+            x->hits--;
+            return;
+        }
+    }
+    assert(!"a ring slot is free or held by a later expert");
+}
+
+static sl_status next(sl_expert_source *source, sl_expert_view *out, sl_error *err) {
+    sl_experts *x = self(source);
+    assert(x->n_given < x->n);
+    collect(x);
+    submit_more(x);
+    uint32_t i;
+    while ((i = pick_ready(x)) == x->n) {
+        uint32_t first = 0;
+        while (x->given[first])
+            first++;
+        if (first < x->n_submitted)
+            wait_any(x, x->entries[key_of(x, x->layer, x->experts[first])].slot);
+        else
+            steal_slot(x);
+        submit_more(x);
+    }
+    uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
+    sl_slot *s = &x->slots[slot];
+    if (s->error)
+        return read_failed(x, slot, err);
+    if (!s->checked) {
+        if (!sl_store_expert_intact(x->store, x->layer, x->experts[i], slot_memory(x, slot)))
+            return read_failed(x, slot, err);
+        s->checked = 1;
+    }
+    x->given[i] = 1;
+    x->n_given++;
+    out->expert = x->experts[i];
+    out->index = i;
+    sl_expert_bind(&x->store->expert, slot_memory(x, slot), &out->gate, &out->up, &out->down);
+    return SL_OK;
+}
+
+static void release(sl_expert_source *source, const sl_expert_view *view) {
+    sl_experts *x = self(source);
+    x->slots[x->entries[key_of(x, x->layer, view->expert)].slot].pins--;
+    submit_more(x);
+}
+
+static void end(sl_expert_source *source) {
+    sl_experts *x = self(source);
+    // After an error: what was asked for and not handed out is unpinned, and failed slots are emptied.
+    for (uint32_t i = 0; i < x->n; i++) {
+        uint32_t slot = x->given[i] ? NO_SLOT : x->entries[key_of(x, x->layer, x->experts[i])].slot;
+        if (slot == NO_SLOT)
+            continue;
+        while (x->slots[slot].pending)
+            wait_any(x, slot);
+        x->slots[slot].pins = 0;
+        if (x->slots[slot].error || !x->slots[slot].checked)
+            forget(x, slot);
+    }
+    x->n = x->n_submitted = x->n_given = 0;
+}
+
+/* ---- set-up --------------------------------------------------------------------------------------- */
+
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth, void *ring,
+                     uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables) {
+    uint32_t n_experts = store->model.n_layers * store->model.moe.n_experts;
+    memset(x, 0, sizeof(*x));
+    x->base = (sl_expert_source){begin, next, release, end};
+    x->store = store;
+    x->reader = reader;
+    x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
+    x->ring = ring;
+    x->hot = hot;
+    x->ring_slots = ring_slots;
+    x->n_slots = ring_slots + hot_slots;
+    x->n_empty_hot = hot_slots;
+    x->entries = tables;
+    x->slots = (sl_slot *)(x->entries + n_experts);
+    x->given = (uint8_t *)(x->slots + x->n_slots);
+    for (uint32_t i = 0; i < n_experts; i++)
+        x->entries[i].slot = NO_SLOT;
+    for (uint32_t i = 0; i < x->n_slots; i++)
+        x->slots[i].key = NO_KEY;
+}
+
+void sl_experts_tick(sl_experts *x, uint32_t n_tokens) { x->tokens += n_tokens; }

@@ -1,0 +1,79 @@
+/* The hot tier and the ring: every expert in memory, and the reads of those that are not.
+ *
+ * One pool of slots. The first ring_slots are the ring: an expert that is not worth keeping passes
+ * through one of them and may be found there again until the slot is needed. The others are hot: their
+ * experts stay until one comes that is expected back sooner. A slot that a layer has asked for is
+ * pinned from then until the layer gives it back, and is not taken away.
+ *
+ * Who stays. Every expert has a frequency f, which decays by 0.9 per token and gains 1 per token that
+ * uses it, also while it is not in memory. With p = f/10, the expert is expected back after
+ *     u = ((layer - current - 1) mod n_layers) / n_layers + (1 - p) / p     tokens.
+ * The hot expert with the largest u makes room, unless the newcomer's own u is larger. A chunk of several
+ * tokens fills empty hot slots but evicts nobody: a prompt's many experts would only wash the tier out.
+ *
+ * Thread: the owner of the session, for everything. */
+#ifndef SL_ENGINE_EXPERTS_H
+#define SL_ENGINE_EXPERTS_H
+
+#include "io/reader.h"
+#include "model/expert_source.h"
+#include "store/store.h"
+
+#define SL_EXPERT_READS_MAX 64u
+
+typedef struct sl_expert_entry {
+    uint32_t slot;        /* or NO_SLOT */
+    float frequency;      /* at token `seen` */
+    uint32_t seen;        /* tokens, modulo 2^32 */
+} sl_expert_entry;
+
+typedef struct sl_slot {
+    uint32_t key;         /* layer * n_experts + expert, or NO_KEY */
+    uint16_t pending;     /* reads under way */
+    uint8_t pins;
+    uint8_t checked;      /* the checksum was compared since the read */
+    int32_t error;        /* 0, or the first failed read's -errno; short reads are -ENODATA */
+    uint32_t error_extent;
+} sl_slot;
+
+typedef struct sl_expert_read {
+    sl_read read;
+    uint32_t slot, extent;
+    bool used;
+} sl_expert_read;
+
+typedef struct sl_experts {
+    sl_expert_source base;
+    const sl_store *store;
+    sl_reader *reader;
+    uint8_t *ring, *hot;          /* slot memory */
+    uint32_t ring_slots, n_slots;
+    uint32_t ring_next;           /* where the search for a ring slot goes on */
+    uint32_t n_empty_hot;         /* hot slots never used so far */
+    sl_expert_entry *entries;     /* [n_layers * n_experts] */
+    sl_slot *slots;               /* [n_slots] */
+    sl_expert_read reads[SL_EXPERT_READS_MAX];
+    uint32_t n_reads;             /* of `reads` that may be used: the reader's depth */
+    uint32_t tokens;              /* clock of the frequencies */
+
+    /* The layer being served. */
+    uint32_t layer, n, n_submitted, n_given;
+    const uint32_t *experts;
+    bool in_order, single;
+    uint8_t *given;               /* [n_experts] 1: handed out */
+
+    /* Telemetry. */
+    uint64_t hits, reads_total, read_bytes;
+    double wait_seconds;
+} sl_experts;
+
+/* ring and hot hold ring_slots and hot_slots strides; tables comes zeroed, of the size that
+ * sl_plan_hot_table_bytes() gives. depth: reads in flight. */
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth, void *ring,
+                     uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables);
+/* One more token (or n of a chunk) is about to pass through all layers. */
+void sl_experts_tick(sl_experts *x, uint32_t n_tokens);
+/* Wait for everything under way. */
+void sl_experts_drain(sl_experts *x);
+
+#endif

@@ -1,0 +1,276 @@
+/* Opening: everything that the engine will ever hold is reserved here, and nothing is touched before the
+ * plan has said that it fits. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "engine/engine.h"
+#include "plan/sizes.h"
+
+#define CTX_DEFAULT 4096u
+#define READS_DEFAULT 16u
+#define READS_SMALL 4u
+#define SMALL_BUDGET (64 * SL_MIB)
+
+// An entry, and one byte of the list of experts that were handed out.
+_Static_assert(sizeof(sl_expert_entry) + 1 <= SL_EXPERT_ENTRY_BYTES, "the plan counts expert entries too small");
+_Static_assert(sizeof(sl_slot) <= SL_SLOT_ENTRY_BYTES, "the plan counts slot entries too small");
+
+sl_reader_kind sl__engine_reader(const sl_engine_setup *setup) {
+    if (setup->reader_given)
+        return setup->reader;
+    return sl_reader_uring_works() ? SL_READER_URING : SL_READER_PREAD;
+}
+
+static uint32_t reader_depth(const sl_engine_setup *setup) {
+    return setup->budget_bytes < SMALL_BUDGET ? READS_SMALL : READS_DEFAULT;
+}
+
+uint64_t sl__engine_code_bytes(void) {
+    sl_process_memory m;
+    sl_process_populate();
+    if (sl_process_memory_read(&m, NULL))
+        return 0;
+    // File pages are exact now. What the program itself allocates is small and varies: a fixed
+    // allowance covers it, unless the caller already holds more.
+    uint64_t data = SL_PROCESS_DATA_BYTES;
+    if (m.anonymous_bytes > data / 2)
+        data = m.anonymous_bytes + data / 2;
+    return m.file_bytes + data;
+}
+
+static uint32_t threads_of(const sl_engine_setup *setup) {
+    return SL_MIN(setup->n_threads ? setup->n_threads : sl_cores_allowed(), SL_POOL_THREADS_MAX);
+}
+
+// At small budgets a process keeps to as many processors as it has threads: each one costs reserve.
+static uint32_t cpus_of(const sl_engine_setup *setup) {
+    uint32_t allowed = sl_cpus_allowed();
+    if (setup->process && setup->budget_bytes < SMALL_BUDGET)
+        return SL_MIN(allowed, threads_of(setup));
+    return allowed;
+}
+
+sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, uint64_t code_bytes,
+                          sl_plan_result *out, uint8_t *resident, sl_error *err) {
+    sl_reader_kind kind = sl__engine_reader(setup);
+    uint32_t depth = reader_depth(setup);
+    sl_plan_input in = {
+        .store = store,
+        .budget_bytes = setup->budget_bytes,
+        .n_ctx = setup->n_ctx ? setup->n_ctx : SL_MIN(CTX_DEFAULT, store->model.n_ctx_max),
+        .n_threads = threads_of(setup),
+        .chunk = setup->chunk,
+        .n_cpus = cpus_of(setup),
+        .process = setup->process,
+        .code_bytes = code_bytes,
+        .thread_stack_bytes = sl_pool_bytes(threads_of(setup)),
+        .reader_bytes = sl_reader_bytes(kind, depth),
+        .reader_kernel_bytes = sl_reader_kernel_bytes(kind, depth),
+        .n_reader_threads = 0,
+        .engine_bytes = sizeof(sl_engine),
+    };
+    memset(out, 0, sizeof(*out));
+    if (in.n_ctx > store->model.n_ctx_max)
+        return sl_fail(err, SL_ERR_ARGUMENT, "a context of %u is more than the model's %u", in.n_ctx,
+                       store->model.n_ctx_max);
+    in.chunk = SL_MIN(in.chunk, in.n_ctx);
+    return sl_plan_solve(&in, out, resident, err);
+}
+
+/* ---- accounts ---------------------------------------------------------------------------------- */
+
+static sl_status map_accounts(sl_engine *e, sl_error *err) {
+    const sl_plan_result *p = &e->plan;
+    const sl_store *store = &e->store;
+    const sl_model *m = &store->model;
+    uint64_t text = store->tokenizer.bytes
+                        ? SL_ALIGN_UP(store->tokenizer.bytes, 64) + sl_plan_template_bytes(store) +
+                              SL_ALIGN_UP(p->text_workspace_bytes, 64)
+                        : 0;
+    // The engine's own structures and the store's tables are in the trunk account, but not in its arena.
+    uint64_t trunk = p->account[SL_ACCOUNT_TRUNK] - SL_ALIGN_UP(store->arena.used + sizeof(sl_engine), SL_PAGE);
+    const struct {
+        sl_account_id id;
+        uint64_t bytes;
+    } list[] = {
+        {SL_ACCOUNT_THREADS, p->account[SL_ACCOUNT_THREADS]},
+        {SL_ACCOUNT_TRUNK, trunk},
+        {SL_ACCOUNT_HEAD, p->account[SL_ACCOUNT_HEAD]},
+        {SL_ACCOUNT_EMBEDDING, p->account[SL_ACCOUNT_EMBEDDING]},
+        {SL_ACCOUNT_KV, sl_kv_bytes(m, p->n_ctx)},
+        {SL_ACCOUNT_STATE, sl_recurrent_bytes(m)},
+        {SL_ACCOUNT_SCRATCH, sl_scratch_bytes(m, p->chunk) + sl_plan_sampler_bytes(m)},
+        {SL_ACCOUNT_RING, p->ring_slots * store->expert.stride},
+        {SL_ACCOUNT_HOT, p->hot_slots * store->expert.stride},
+        {SL_ACCOUNT_TEXT, text},
+    };
+    for (size_t i = 0; i < SL_COUNT(list); i++) {
+        sl_status st = sl_arena_map(&e->account[list[i].id], sl_account_name(list[i].id), list[i].bytes, err);
+        if (st)
+            return st;
+    }
+    return sl_arena_map(&e->hot_tables, sl_account_name(SL_ACCOUNT_HOT),
+                        sl_plan_hot_table_bytes(store, p->hot_slots + p->ring_slots), err);
+}
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+// Read a part of text.bin into memory and compare its checksum.
+static sl_status read_text(sl_engine *e, const sl_text_part *part, const char *what, uint8_t *bounce,
+                           uint64_t bounce_bytes, uint8_t *out, sl_error *err) {
+    uint64_t done = 0, room = bounce_bytes / SL_PAGE * SL_PAGE;
+    while (done < part->bytes) {
+        uint64_t offset = part->offset + done, from = offset / SL_PAGE * SL_PAGE;
+        uint64_t span = SL_MIN(SL_ALIGN_UP(part->offset + part->bytes, SL_PAGE) - from, room);
+        sl_status st = sl_file_read(&e->store.text, bounce, (size_t)span, from, NULL, err);
+        if (st)
+            return sl_error_context(err, st, "%s", SL_STORE_TEXT);
+        uint64_t got = SL_MIN(from + span, part->offset + part->bytes) - offset;
+        memcpy(out + done, bounce + (offset - from), (size_t)got);
+        done += got;
+        e->open_read_bytes += span;
+    }
+    if (!sl_hash_equal(sl_hash(out, (size_t)part->bytes), part->hash))
+        return sl_fail(err, SL_ERR_CORRUPT, "%s: the %s does not have the checksum of the manifest", SL_STORE_TEXT, what);
+    return SL_OK;
+}
+
+static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes, sl_error *err) {
+    const sl_store *store = &e->store;
+    sl_arena *arena = &e->account[SL_ACCOUNT_TEXT];
+    sl_status st;
+    if (!store->tokenizer.bytes)
+        return SL_OK;
+    void *workspace = sl_arena_alloc(arena, (size_t)e->plan.text_workspace_bytes, 64);
+    uint8_t *blob = sl_arena_alloc(arena, (size_t)store->tokenizer.bytes, 64);
+    if (!workspace || !blob)
+        return sl_arena_full(arena, (size_t)store->tokenizer.bytes, err);
+    sl_arena_init(&e->text_workspace, sl_account_name(SL_ACCOUNT_TEXT), workspace, (size_t)e->plan.text_workspace_bytes);
+    if ((st = read_text(e, &store->tokenizer, "tokenizer", bounce, bounce_bytes, blob, err)) ||
+        (st = sl_tok_open(blob, (size_t)store->tokenizer.bytes, &e->tokenizer, err)))
+        return st;
+    if (e->tokenizer.n_vocab > store->model.n_vocab)
+        return sl_fail(err, SL_ERR_CORRUPT, "the tokenizer has ids up to %u, the model's vocabulary %u",
+                       e->tokenizer.n_vocab - 1, store->model.n_vocab);
+    e->has_tokenizer = true;
+    if (!store->chat_template.bytes)
+        return SL_OK;
+    uint8_t *source = sl_arena_alloc(arena, (size_t)store->chat_template.bytes, 1);
+    if (!source)
+        return sl_arena_full(arena, (size_t)store->chat_template.bytes, err);
+    if ((st = read_text(e, &store->chat_template, "chat template", bounce, bounce_bytes, source, err)) ||
+        (st = sl_template_parse((const char *)source, (size_t)store->chat_template.bytes, arena, &e->chat_template, err)))
+        return sl_error_context(err, st, "chat template");
+    e->has_template = true;
+    return SL_OK;
+}
+
+/* ---- open -------------------------------------------------------------------------------------- */
+
+static bool is_canceled(void *user) {
+    sl_engine *e = user;
+    return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
+}
+
+static void bind(sl_engine *e) {
+    const sl_plan_result *p = &e->plan;
+    const sl_store *store = &e->store;
+    const sl_model *m = &store->model;
+    uint64_t scratch = sl_scratch_bytes(m, p->chunk);
+    sl_state_bind(&e->state, m, p->n_ctx, e->account[SL_ACCOUNT_KV].base, e->account[SL_ACCOUNT_STATE].base);
+    sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
+    sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
+    sl_experts_init(&e->experts, store, e->reader, e->reader_depth, e->account[SL_ACCOUNT_RING].base,
+                    p->ring_slots, e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
+    e->rows.buffers = e->account[SL_ACCOUNT_EMBEDDING].base;
+    e->forward = (sl_forward){
+        .model = m,
+        .weights = &e->weights,
+        .backend = &e->backend.base,
+        .trunk = &e->trunk.base,
+        .experts = &e->experts.base,
+        .scratch = &e->scratch,
+        .state = &e->state,
+        .times = &e->times,
+        .canceled = is_canceled,
+        .user = e,
+    };
+}
+
+static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resident, sl_error *err) {
+    const sl_plan_result *p = &e->plan;
+    sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
+    sl_status st;
+    if ((st = map_accounts(e, err)) ||
+        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], sl_fpenv_set, err)) ||
+        (st = sl_reader_open(e->reader_kind, e->reader_depth, &e->account[SL_ACCOUNT_THREADS], &e->reader, err)))
+        return st;
+    sl_cpu_backend_init(&e->backend, setup->cpu, &e->pool);
+
+    // What streams in later, or is computed, can serve as a buffer now.
+    sl_arena *spare = e->account[SL_ACCOUNT_HOT].bytes > e->account[SL_ACCOUNT_RING].bytes
+                          ? &e->account[SL_ACCOUNT_HOT]
+                          : &e->account[SL_ACCOUNT_RING];
+    uint64_t spare_bytes = SL_MIN(spare->bytes, 4 * SL_MIB);
+    void *strips = sl_arena_alloc(trunk, (size_t)(2 * p->strip_bytes), SL_PAGE);
+    void *tables = sl_arena_alloc(trunk, (size_t)sl_plan_weight_table_bytes(&e->store), 64);
+    if (!tables || !strips)
+        return sl_arena_full(trunk, (size_t)(2 * p->strip_bytes), err);
+    if ((st = sl_trunk_load(&e->store, resident, tables, trunk, &e->account[SL_ACCOUNT_HEAD], spare->base, spare_bytes,
+                            setup->progress, setup->user, &e->weights, &e->open_read_bytes, err)) ||
+        (st = open_text(e, spare->base, spare_bytes, err)))
+        return st;
+    if (p->strip_bytes)
+        sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
+    bind(e);
+    e->session.engine = e;
+    sl__session_reset(&e->session);
+    return SL_OK;
+}
+
+sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out, sl_error *err) {
+    sl_status st;
+    uint8_t *resident = NULL;
+    double begin = sl_now();
+    *out = NULL;
+    uint64_t code = setup->process ? sl__engine_code_bytes() : 0;
+    if (setup->process)
+        sl_cpus_narrow(cpus_of(setup));
+    sl_engine *e = sl_mem_calloc(1, sizeof(*e));
+    if (!e)
+        return sl_fail(err, SL_ERR_MEMORY, "no memory for the engine");
+    if ((st = sl_store_open(path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED, &e->store, err)))
+        goto fail;
+    if (!(resident = sl_mem_alloc(e->store.n_tensors))) {
+        st = sl_fail(err, SL_ERR_MEMORY, "no memory for %u tensor flags", e->store.n_tensors);
+        goto fail;
+    }
+    e->reader_kind = sl__engine_reader(setup);
+    e->reader_depth = reader_depth(setup);
+    if ((st = sl__engine_plan(&e->store, setup, code, &e->plan, resident, err)) ||
+        (st = start(e, setup, resident, err)))
+        goto fail;
+    sl_mem_free(resident);
+    e->open_seconds = sl_now() - begin;
+    *out = e;
+    return SL_OK;
+fail:
+    sl_mem_free(resident);
+    sl__engine_close(e);
+    return sl_error_context(err, st, "opening '%s'", path);
+}
+
+void sl__engine_close(sl_engine *e) {
+    if (!e)
+        return;
+    if (e->reader)
+        sl_experts_drain(&e->experts);
+    sl_pool_deinit(&e->pool);
+    sl_reader_close(e->reader);
+    for (unsigned i = 0; i < SL_ACCOUNT_COUNT; i++)
+        sl_arena_unmap(&e->account[i]);
+    sl_arena_unmap(&e->hot_tables);
+    sl_store_close(&e->store);
+    sl_mem_free(e);
+}

@@ -1,0 +1,144 @@
+/* See sampler.h. Candidates are taken from a heap one by one, best first, so that a cut after a few of
+ * them costs little whatever the vocabulary's size. */
+#include "engine/sampler.h"
+
+#include <string.h>
+
+void sl_sampler_init(sl_sampler *s, uint32_t n_vocab, void *memory) {
+    s->n_vocab = n_vocab;
+    s->logits = memory;
+    s->ids = (uint32_t *)memory + n_vocab;
+    s->seen = s->ids + n_vocab;
+}
+
+void sl_sampler_reset(sl_sampler *s) { memset(s->seen, 0, s->n_vocab * sizeof(*s->seen)); }
+
+void sl_sampler_see(sl_sampler *s, uint32_t token, uint32_t bit) { s->seen[token] |= bit; }
+
+// The finalizer of SplitMix64 (Steele, Lea & Flood 2014).
+static uint64_t mix(uint64_t z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+double sl_random_unit(uint64_t seed, uint64_t counter) {
+    uint64_t key = mix(seed + 0x9e3779b97f4a7c15u);
+    uint64_t bits = mix(key ^ mix((counter + 1) * 0x9e3779b97f4a7c15u));
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+static void penalize(sl_sampler *s, const sl_sampler_params *p) {
+    if (p->repeat_penalty == 1 && p->presence_penalty == 0)
+        return;
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        if (!s->seen[i])
+            continue;
+        if (p->repeat_penalty != 1)
+            s->logits[i] = s->logits[i] > 0 ? s->logits[i] / p->repeat_penalty : s->logits[i] * p->repeat_penalty;
+        if (s->seen[i] & SL_SEEN_ANSWER)
+            s->logits[i] = s->logits[i] - p->presence_penalty;
+    }
+}
+
+static uint32_t argmax(const sl_sampler *s) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < s->n_vocab; i++)
+        if (s->logits[i] > s->logits[best])
+            best = i;
+    return best;
+}
+
+/* ---- the heap: ids ordered by logit, ties to the lower id ---------------------------------------- */
+
+static bool better(const sl_sampler *s, uint32_t a, uint32_t b) {
+    return s->logits[a] > s->logits[b] || (s->logits[a] == s->logits[b] && a < b);
+}
+
+static void sift(const sl_sampler *s, uint32_t *heap, uint32_t n, uint32_t at) {
+    uint32_t id = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && better(s, heap[child + 1], heap[child]))
+            child++;
+        if (!better(s, heap[child], id))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = id;
+}
+
+// Removes the best and keeps it behind the heap's end: afterwards ids[n - 1] is that one.
+static uint32_t pop(sl_sampler *s, uint32_t n) {
+    uint32_t best = s->ids[0];
+    s->ids[0] = s->ids[n - 1];
+    s->ids[n - 1] = best;
+    sift(s, s->ids, n - 1, 0);
+    return best;
+}
+
+uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits, const sl_sampler_params *p,
+                         uint32_t position) {
+    uint32_t n = s->n_vocab;
+    memcpy(s->logits, logits, n * sizeof(*logits));
+    penalize(s, p);
+    if (p->temperature <= 0)
+        return argmax(s);
+    for (uint32_t i = 0; i < n; i++)
+        s->logits[i] = s->logits[i] / p->temperature;
+
+    for (uint32_t i = 0; i < n; i++)
+        s->ids[i] = i;
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift(s, s->ids, n, i);
+    uint32_t k = p->top_k && p->top_k < n ? p->top_k : n;
+    float max = s->logits[s->ids[0]];
+
+    // From here on logits hold weights e^(l - max): the same order, and softmax but for the sum.
+    for (uint32_t i = 0; i < n; i++)
+        s->logits[i] = s->logits[i] - max;
+    uint32_t left = n;
+    double mass = 0;
+    if (k < n) {
+        // The sum over the k best, for top-p.
+        for (uint32_t i = 0; i < k; i++) {
+            float w;
+            backend->ops->exp(backend, &w, &s->logits[pop(s, left--)], 1);
+            mass += (double)w;
+        }
+    } else {
+        backend->ops->exp(backend, s->logits, s->logits, n);
+        for (uint32_t i = 0; i < n; i++)
+            mass += (double)s->logits[i];
+        for (uint32_t i = n / 2; i-- > 0;)
+            sift(s, s->ids, n, i);  // weights that underflow to 0 tie: order them by id
+    }
+
+    // Candidates best first, until top-p is reached or min-p ends them; kept in ids from the back.
+    double kept = 0;
+    uint32_t n_kept = 0;
+    for (uint32_t i = 0; i < k; i++) {
+        uint32_t id = k < n ? s->ids[n - 1 - i] : pop(s, left--);
+        float w = s->logits[id];
+        if (k < n) {
+            backend->ops->exp(backend, &w, &w, 1);
+            s->logits[id] = w;
+        }
+        if (i > 0 && (w < p->min_p || kept >= (double)p->top_p * mass))
+            break;
+        kept += (double)w;
+        n_kept++;
+    }
+
+    double at = sl_random_unit(p->seed, position) * kept;
+    for (uint32_t i = 0; i + 1 < n_kept; i++) {
+        uint32_t id = s->ids[n - 1 - i];
+        at -= (double)s->logits[id];
+        if (at < 0)
+            return id;
+    }
+    return s->ids[n - n_kept];
+}
