@@ -1,0 +1,117 @@
+/* What every verb of the command line shares: its context, its way to fail, and how a model's name
+ * becomes an open engine. The command line is a user of sluice.h and of nothing below it. */
+#ifndef SL_CLI_CLI_H
+#define SL_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/console.h"
+#include "cli/options.h"
+#include "sluice.h"
+
+enum {
+    CLI_EXIT_OK = 0,
+    CLI_EXIT_FAILED = 1,
+    CLI_EXIT_USAGE = 2,
+    CLI_EXIT_BUDGET = 3,
+    CLI_EXIT_MODEL = 4,
+    CLI_EXIT_SIGNAL = 128, // plus the signal's number
+};
+
+#define CLI_PATH_MAX 4096
+
+typedef struct cli {
+    cli_args args;
+    cli_out out, err;
+    bool json, quiet;
+} cli;
+
+static inline bool cli_given(const cli *c, cli_option_id id) {
+    return c->args.given[id];
+}
+static inline uint64_t cli_count(const cli *c, cli_option_id id) {
+    return c->args.value[id].count;
+}
+static inline const char *cli_string(const cli *c, cli_option_id id) {
+    return c->args.value[id].text;
+}
+
+/* ---- failing ---------------------------------------------------------------------------------- */
+
+/* Report an error: "sluice: message" on standard error or, with --json, one object on standard output.
+ * code is a word for scripts. Returns exit_code, so that a verb can return the call. */
+int cli_fail(cli *c, int exit_code, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+int cli_usage_error(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for an error of the library: the exit code follows from the status (and, when it was canceled,
+ * from the signal; when our own output failed, from that). */
+int cli_fail_status(cli *c, const sl_error *err);
+int cli_exit_code(sl_status status);
+/* What a caught signal or failed output makes of the exit code: 130, 143, 0 for a reader that left, 1 for
+ * a failed write, which is reported here; -1 when neither happened. */
+int cli_stopped(cli *c);
+/* "SL_ERR_BUDGET" as "budget". */
+const char *cli_status_word(sl_status status, char buffer[32]);
+
+/* A remark on standard error, unless --quiet. */
+void cli_note(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "question [y/N] " on standard error, an answer from the terminal. False without a terminal. */
+bool cli_confirm(cli *c, const char *question);
+bool cli_can_ask(const cli *c);
+
+/* ---- models ----------------------------------------------------------------------------------- */
+
+/* The path of the verb's MODEL. A file of that name in the working folder is meant, too, where
+ * files_too is set. False: *exit_code is set and the error is reported. */
+bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PATH_MAX],
+                    int *exit_code);
+
+/* Report that there is no model at path: where it was looked for, and what there is. Returns 4. */
+int cli_no_model(cli *c, const char *model, const char *path);
+
+/* A path as one argument of a shell command, quoted where it needs to be. buffer gets the text, or path
+ * itself where it does not fit. */
+const char *cli_quoted(const char *path, char *buffer, size_t cap);
+
+/* Called for each entry of the models folder that is ours, in the order of names. */
+typedef void (*cli_each_model)(void *user, const char *name, const char *path, sl_model_kind kind);
+/* False: the folder cannot be listed; errno says why (ENOENT: there is none yet). */
+bool cli_list_models(const char *folder, cli_each_model each, void *user);
+
+/* Engine options from the command line's. */
+void cli_engine_options(const cli *c, sl_engine_options *options);
+
+/* Open the store at path, with progress. Signals are held back meanwhile, so that only the main thread
+ * gets them. On failure the error is reported, *engine is NULL and the exit code is returned; 0: open. */
+int cli_engine_open(cli *c, const char *path, const sl_engine_options *options, sl_engine **engine);
+
+/* A sink that writes to standard output; text from a model or file. user is the cli. */
+bool cli_sink_out(void *user, const char *bytes, size_t n);
+
+/* ---- verbs, each returns the exit code ---------------------------------------------------------- */
+
+int cli_run(cli *c);
+int cli_convert(cli *c);
+int cli_plan(cli *c);
+int cli_show(cli *c);
+int cli_verify(cli *c);
+int cli_doctor(cli *c);
+int cli_ls(cli *c);
+int cli_rm(cli *c);
+int cli_logits(cli *c);
+int cli_tokenize(cli *c);
+int cli_template(cli *c);
+int cli_version(cli *c);
+int cli_help(cli *c);
+
+/* Convert src to dst (the part of the verb that run offers, too). */
+int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert_options *options);
+/* The destination that convert chooses for a checkpoint. */
+bool cli_convert_destination(cli *c, const char *src, char dst[CLI_PATH_MAX], int *exit_code);
+
+/* The whole program: parses, runs the verb, returns the exit code. out_fd and err_fd are 1 and 2 except
+ * in tests. */
+int cli_main(int argc, char *const *argv, int out_fd, int err_fd);
+
+#endif

@@ -1,0 +1,557 @@
+/* The two tables and their parser: see options.h. Nothing here prints, allocates or knows what a verb
+ * does; values are checked for their form, and what depends on a model is checked by the library. */
+#include "cli/options.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+const cli_verb cli_verbs[CLI_N_VERBS] = {
+    [CLI_RUN] =
+        {"run", "MODEL [PROMPT]", 1, 2, "answer one prompt, or chat",
+         "Opens a converted model inside a memory budget and answers. The answer alone goes to "
+         "standard "
+         "output, as it is generated; thinking, tool calls, progress and statistics go to standard "
+         "error. A line break is added where the answer does not end in one.\n"
+         "The prompt is PROMPT, a file (-f), standard input when that is a pipe or a file, or "
+         "PROMPT "
+         "and standard input together, joined by a blank line. One line break at the end of a file "
+         "or "
+         "pipe is not part of the prompt (except with --raw).\n"
+         "Without a prompt, on a terminal, a chat starts. There, \"\"\" opens and closes a message "
+         "of "
+         "several lines, a backslash at the end of a line continues it, Ctrl-C stops the answer "
+         "and "
+         "keeps the chat, Ctrl-D and /bye leave, /clear forgets the conversation, /system TEXT "
+         "sets "
+         "the system message, /help lists all this.\n"
+         "The defaults that are used are printed: the budget and its plan, sampling and seed. The "
+         "same "
+         "model, prompt and seed give the same answer at every budget and number of threads.",
+         "run demo 'What is the capital of Italy?'\n"
+         "run demo --mem 14M --stats 'What does \"owl\" mean?'\n"
+         "run demo 'Define these words:' < words.txt\n"
+         "run demo"},
+    [CLI_CONVERT] =
+        {"convert", "CHECKPOINT [MODEL]", 1, 2,
+         "convert a checkpoint into a model that run can stream",
+         "CHECKPOINT is a folder in the mlx-community layout (affine 2, 3, 4, 5, 6 or 8 bit) or "
+         "the "
+         "Hugging Face layout (safetensors in BF16, F16 or F32). MODEL is a name for the models "
+         "folder "
+         "or a path; by default the checkpoint's own name, in the models folder. Weights that are "
+         "quantized already are kept as they are.\n"
+         "The work can be interrupted at any time; the same command goes on where it stopped. The "
+         "result appears, complete, under its name at the end.",
+         "convert ~/checkpoints/demo\n"
+         "convert ~/checkpoints/demo /data/models/demo --bits 8"},
+    [CLI_PLAN] = {"plan", "MODEL", 1, 1,
+                  "show what a memory budget is spent on, and what it would give",
+                  "MODEL is a converted model, a checkpoint folder or a config.json. Prints every "
+                  "account of the "
+                  "budget, how many experts stay in memory, what is read for a token, and the "
+                  "speed that the "
+                  "drive allows (its direct reads are measured for that). Ends with 3, and the "
+                  "smallest budget "
+                  "that works, when the budget is too small.",
+                  "plan demo --mem 14M --ctx 2048\n"
+                  "plan ./checkpoint/config.json --mem 4G --json"},
+    [CLI_SHOW] = {"show", "MODEL", 1, 1, "describe a model, a checkpoint or a config.json", "",
+                  "show demo\nshow demo --json"},
+    [CLI_VERIFY] =
+        {"verify", "MODEL", 1, 1, "check every checksum of a model",
+         "Reads the whole model and names each damaged record. Ends with 4 when there is any.",
+         "verify demo"},
+    [CLI_DOCTOR] =
+        {"doctor", "[PATH]", 0, 1, "examine the machine and the drive",
+         "Measures the direct read speed at the size of a record and looks at direct I/O, the kind "
+         "of "
+         "drive, memory and limits, the processor and io_uring. PATH is a model or a folder on the "
+         "drive; by default the models folder.",
+         "doctor\ndoctor /data/models"},
+    [CLI_LS] = {"ls", "", 0, 0, "list the models in the models folder",
+                "The models folder is $SLUICE_HOME/models, or ~/.local/share/sluice/models.", "ls"},
+    [CLI_RM] =
+        {"rm", "MODEL", 1, 1, "remove a model or an unfinished conversion",
+         "Removes only files that a conversion makes, and asks first. Without a terminal it needs "
+         "--yes.",
+         "rm demo\nrm demo --yes"},
+    [CLI_LOGITS] = {"logits", "MODEL", 1, 1, "write the logits of a given sequence of tokens",
+                    "For holding the engine against others. The output is raw little-endian f32 "
+                    "[tokens][vocabulary]; hidden states are [layers + 1][tokens][width]: the "
+                    "embeddings, then the "
+                    "residual stream after each layer, before the final norm. Files appear "
+                    "complete or not at all.",
+                    "logits demo --tokens ids.txt --out logits.f32\n"
+                    "logits demo --tokens ids.txt --out logits.f32 --hidden hidden.f32"},
+    [CLI_TOKENIZE] = {"tokenize", "MODEL [FILE]", 1, 2,
+                      "turn text into token ids, or ids into text",
+                      "MODEL is a converted model, a checkpoint folder or a tokenizer.json. Reads "
+                      "FILE, or standard "
+                      "input where FILE is - or missing, and prints the ids on one line.",
+                      "tokenize demo prompt.txt\n"
+                      "tokenize demo --decode ids.txt"},
+    [CLI_TEMPLATE] =
+        {"template", "MODEL FILE.json", 2, 2, "render a chat template",
+         "MODEL is a converted model, a checkpoint folder or a .jinja file. FILE.json (- is "
+         "standard "
+         "input) holds {\"messages\": [...], \"tools\": [...], \"add_generation_prompt\": true, "
+         "\"enable_thinking\": false}. Prints exactly what the template renders.",
+         "template demo chat.json"},
+    [CLI_VERSION] = {"version", "", 0, 0, "print version, licence and what this build can do", "",
+                     "version"},
+    [CLI_HELP] = {"help", "[VERB]", 0, 1, "explain a verb", "", "help run"},
+};
+
+#define V(verb) ((uint32_t)1 << (verb))
+#define ENGINE_VERBS (V(CLI_RUN) | V(CLI_LOGITS))
+#define PLAN_VERBS (ENGINE_VERBS | V(CLI_PLAN))
+#define ALL_VERBS (V(CLI_N_VERBS) - 1)
+
+const cli_option cli_options[] = {
+    {CLI_MEM, "mem", 0, false, CLI_KIND_SIZE, PLAN_VERBS, "SIZE", NULL, 0, 0,
+     "Memory budget of the whole process, such as 4G, 1.5G or 800M (K, M and G are powers of "
+     "1024). "
+     "Default: the smaller of half of the available memory and 80% of the cgroup's limit."},
+    {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_RUN) | V(CLI_PLAN), "N", NULL, 1, 1 << 24,
+     "Tokens of the context: prompt and answer together. Default: 4096, or the model's maximum if "
+     "that "
+     "is smaller."},
+    {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_LOGITS), "N", NULL, 1, 1 << 24,
+     "Tokens of the context. Default: as many as there are tokens."},
+    {CLI_FILE, "file", 'f', false, CLI_KIND_FILE, V(CLI_RUN), "FILE", NULL, 0, 0,
+     "Read the prompt from FILE (- is standard input)."},
+    {CLI_CHAT, "chat", 0, false, CLI_KIND_FILE, V(CLI_RUN), "FILE.json", NULL, 0, 0,
+     "Answer the conversation in FILE.json (- is standard input): {\"messages\": [...], \"tools\": "
+     "[...]}, as for template. What the file says about add_generation_prompt and enable_thinking "
+     "counts."},
+    {CLI_RAW, "raw", 0, false, CLI_KIND_FLAG, V(CLI_RUN), NULL, NULL, 0, 0,
+     "No chat template: the model continues the prompt as it is. Marker tokens that are written in "
+     "the "
+     "prompt are recognised."},
+    {CLI_SYSTEM, "system", 0, false, CLI_KIND_TEXT, V(CLI_RUN), "TEXT", NULL, 0, 0,
+     "The system message."},
+    {CLI_THINK, "think", 0, false, CLI_KIND_CHOICE, V(CLI_RUN), "on|off", "on|off", 0, 0,
+     "Let the model think before it answers. Default: off, so that a small budget answers soon."},
+    {CLI_MAX_TOKENS, "max-tokens", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 1, UINT32_MAX,
+     "Stop the answer after N tokens. Default: until the context is full."},
+    {CLI_STOP, "stop", 0, false, CLI_KIND_TEXT, V(CLI_RUN), "TEXT", NULL, 0, 0,
+     "Stop the answer where TEXT appears; TEXT is not part of it. May be given 16 times."},
+    {CLI_TEMP, "temp", 0, false, CLI_KIND_REAL, V(CLI_RUN), "T", NULL, 0, 100,
+     "Temperature; 0 always takes the likeliest token. Default of this and the next three: what "
+     "the "
+     "model's generation_config.json says."},
+    {CLI_TOP_K, "top-k", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 0, UINT32_MAX,
+     "Sample from the N likeliest tokens; 0 is off."},
+    {CLI_TOP_P, "top-p", 0, false, CLI_KIND_REAL, V(CLI_RUN), "P", NULL, 0, 1,
+     "Sample from the likeliest tokens that together reach the probability P; 1 is off."},
+    {CLI_MIN_P, "min-p", 0, false, CLI_KIND_REAL, V(CLI_RUN), "P", NULL, 0, 1,
+     "Drop tokens less likely than P times the likeliest; 0 is off."},
+    {CLI_PRESENCE_PENALTY, "presence-penalty", 0, false, CLI_KIND_REAL, V(CLI_RUN), "X", NULL, -100,
+     100, "Subtracted from the logit of every token that the answer already has. Default: 0."},
+    {CLI_REPEAT_PENALTY, "repeat-penalty", 0, false, CLI_KIND_REAL, V(CLI_RUN), "X", NULL, 0.01,
+     100, "Makes tokens that appeared less likely; 1 is off, which is the default."},
+    {CLI_SEED, "seed", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 0, 0x1p64,
+     "Seed of the sampling. Default: drawn, and printed."},
+    {CLI_BITS, "bits", 0, false, CLI_KIND_CHOICE, V(CLI_CONVERT), "N", "2|3|4|5|6|8", 0, 0,
+     "Bits of a weight that is not quantized yet: 2, 3, 4, 5, 6 or 8. Default: 4."},
+    {CLI_GROUP, "group", 0, false, CLI_KIND_CHOICE, V(CLI_CONVERT), "N", "32|64|128", 0, 0,
+     "Weights that share a scale: 32, 64 or 128. Default: 64."},
+    {CLI_FORCE, "force", 0, false, CLI_KIND_FLAG, V(CLI_CONVERT), NULL, NULL, 0, 0,
+     "Replace a model that is there already."},
+    {CLI_YES, "yes", 0, false, CLI_KIND_FLAG, V(CLI_RM), NULL, NULL, 0, 0, "Do not ask."},
+    {CLI_NAMES, "names", 0, false, CLI_KIND_FLAG, V(CLI_LS), NULL, NULL, 0, 0,
+     "Names alone, one a line, without unfinished ones."},
+    {CLI_TOKENS, "tokens", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,
+     "Decimal token ids, separated by white space (- is standard input). Required."},
+    {CLI_OUT, "out", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,
+     "Where the logits go. Required."},
+    {CLI_HIDDEN, "hidden", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,
+     "Where the hidden states go. They are kept in memory until the end, outside the budget."},
+    {CLI_DECODE, "decode", 0, false, CLI_KIND_FLAG, V(CLI_TOKENIZE), NULL, NULL, 0, 0,
+     "The input holds ids, separated by white space; write their bytes."},
+    {CLI_PLAIN_TEXT, "plain", 0, false, CLI_KIND_FLAG, V(CLI_TOKENIZE), NULL, NULL, 0, 0,
+     "Take marker tokens that are written in the text, such as <|im_end|>, as plain text."},
+    {CLI_MAN, "man", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0, "Print the man page."},
+    {CLI_BASH, "bash", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0,
+     "Print the completion script for bash."},
+    {CLI_MARKDOWN, "markdown", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0,
+     "Print docs/commands.md."},
+    {CLI_STATS, "stats", 0, false, CLI_KIND_FLAG, V(CLI_RUN), NULL, NULL, 0, 0,
+     "Afterwards, print tokens per second, the share of experts found in memory, bytes read, and "
+     "the "
+     "peak of memory against the budget."},
+    {CLI_JSON, "json", 0, false, CLI_KIND_FLAG,
+     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) | V(CLI_DOCTOR) |
+         V(CLI_LS) | V(CLI_VERSION),
+     NULL, NULL, 0, 0,
+     "Print one JSON object on one line of standard output; an error is {\"error\": {\"code\": "
+     "..., "
+     "\"message\": ...}}."},
+    {CLI_QUIET, "quiet", 'q', false, CLI_KIND_FLAG,
+     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_VERIFY) | V(CLI_LOGITS), NULL, NULL, 0, 0,
+     "No plan, progress or thinking on standard error: only what went wrong, and what was asked "
+     "for."},
+    {CLI_NO_COLOR, "no-color", 0, false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
+     "No colours; so does a non-empty NO_COLOR in the environment, and output that is no "
+     "terminal."},
+    {CLI_HELP_FLAG, "help", 'h', false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
+     "Explain the verb."},
+    {CLI_THREADS, "threads", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 1024,
+     "Threads that compute. Never changes results. Default: the physical cores that may be used."},
+    {CLI_CHUNK, "chunk", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 1 << 20,
+     "Tokens of the prompt that are computed together. Never changes results. Default: what fits."},
+    {CLI_IO, "io", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS, "WAY", "auto|uring|pread", 0, 0,
+     "How experts are read: auto, uring or pread. Never changes results. Default: auto."},
+    {CLI_CPU, "cpu", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS, "LEVEL", "ref|avx2|avx512|neon", 0, 0,
+     "Instructions that are used: ref, avx2, avx512 or neon. Never changes results. Default: the "
+     "best "
+     "that the processor has."},
+    {CLI_BUFFERED, "buffered", 0, true, CLI_KIND_FLAG, PLAN_VERBS, NULL, NULL, 0, 0,
+     "Read through the page cache where direct I/O is not possible; the pages are then outside the "
+     "budget."},
+};
+const size_t cli_n_options = COUNT(cli_options);
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+static bool say(char message[CLI_MESSAGE_MAX], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Fills message and returns false, so that a caller can return it.
+static bool say(char message[CLI_MESSAGE_MAX], const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, CLI_MESSAGE_MAX, fmt, args);
+    va_end(args);
+    return false;
+}
+
+// A value as it is quoted in a message.
+#define SHOWN "%.64s"
+
+bool cli_parse_size(const char *option, const char *text, uint64_t *out,
+                    char message[CLI_MESSAGE_MAX]) {
+    uint64_t whole = 0, part = 0, scale = 1;
+    const char *s = text;
+    size_t n_digits = strspn(s, "0123456789");
+    bool too_large = false;
+    for (size_t i = 0; i < n_digits; i++, s++) {
+        if (whole > (UINT64_MAX - 9) / 10)
+            too_large = true;
+        else
+            whole = whole * 10 + (uint64_t)(*s - '0');
+    }
+    if (n_digits > 0 && *s == '.' && s[1] >= '0' && s[1] <= '9') {
+        for (s++; *s >= '0' && *s <= '9'; s++) {
+            if (scale <= 100000000) { // nine digits are finer than a byte of a GiB
+                part = part * 10 + (uint64_t)(*s - '0');
+                scale *= 10;
+            }
+        }
+    }
+    const char *units = "KMG", *unit = *s ? strchr(units, *s) : NULL;
+    if (n_digits > 0 && *s == '\0')
+        return say(message,
+                   "%s: '" SHOWN "' has no unit: write %.32sK, %.32sM or %.32sG (powers of 1024)",
+                   option, text, text, text, text);
+    if (n_digits == 0 || !unit || s[1] != '\0')
+        return say(message,
+                   "%s: '" SHOWN
+                   "' is not a size: write a number and K, M or G (powers of 1024), such as 4G, "
+                   "1.5G or 800M",
+                   option, text);
+    unsigned shift = 10 * (unsigned)(unit - units + 1);
+    if (too_large || whole > ((uint64_t)INT64_MAX >> shift) - 1)
+        return say(message,
+                   "%s: '" SHOWN
+                   "' is more than a machine can have: write a smaller size, such as 4G",
+                   option, text);
+    *out = (whole << shift) + (part << shift) / scale;
+    if (*out == 0)
+        return say(message, "%s: '" SHOWN "' is no memory at all: write a size such as 4G", option,
+                   text);
+    return true;
+}
+
+bool cli_parse_count(const char *option, const char *text, uint64_t least, uint64_t most,
+                     uint64_t *out, char message[CLI_MESSAGE_MAX]) {
+    uint64_t value = 0;
+    bool good = *text != '\0';
+    for (const char *s = text; *s && good; s++) {
+        uint64_t digit = (uint64_t)(*s - '0');
+        good = *s >= '0' && *s <= '9' && value <= (UINT64_MAX - digit) / 10;
+        if (good)
+            value = value * 10 + digit;
+    }
+    if (!good || value < least || value > most)
+        return say(message, "%s: '" SHOWN "' is not a whole number from %llu to %llu", option, text,
+                   (unsigned long long)least, (unsigned long long)most);
+    *out = value;
+    return true;
+}
+
+bool cli_parse_real(const char *option, const char *text, double least, double most, double *out,
+                    char message[CLI_MESSAGE_MAX]) {
+    char *end = NULL;
+    // strtod also reads "inf", "nan" and hexadecimal, which nobody means here.
+    bool decimal = text[strspn(text, "0123456789+-.eE")] == '\0';
+    double value = decimal ? strtod(text, &end) : NAN;
+    if (!decimal || end == text || *end != '\0' || !isfinite(value) || value < least ||
+        value > most)
+        return say(message, "%s: '" SHOWN "' is not a number from %g to %g, such as %g", option,
+                   text, least, most, least <= 0.5 && most >= 0.5 ? 0.5 : least);
+    *out = value + 0.0; // -0 becomes 0
+    return true;
+}
+
+static bool parse_choice(const char *option, const char *text, const char *choices,
+                         const char **out, char message[CLI_MESSAGE_MAX]) {
+    size_t n = strlen(text);
+    for (const char *at = choices; n > 0 && *at;) {
+        size_t length = strcspn(at, "|");
+        if (length == n && memcmp(at, text, n) == 0) {
+            *out = text;
+            return true;
+        }
+        at += length + (at[length] == '|');
+    }
+    char list[128];
+    size_t k = 0;
+    for (const char *at = choices; *at && k + 8 < sizeof(list); at++) {
+        if (*at != '|')
+            list[k++] = *at;
+        else
+            k += (size_t)snprintf(list + k, sizeof(list) - k, "%s",
+                                  strchr(at + 1, '|') ? ", " : " or ");
+    }
+    list[k] = '\0';
+    return say(message, "%s: '" SHOWN "' is unknown: write %s", option, text, list);
+}
+
+/* ---- nearest names ---------------------------------------------------------------------------- */
+
+#define NAME_MAX_COMPARED 24
+
+// Edits (insert, delete, replace, swap of neighbours) between two names; large where one is long.
+static unsigned distance(const char *a, size_t n, const char *b) {
+    size_t m = strlen(b);
+    if (n > NAME_MAX_COMPARED || m > NAME_MAX_COMPARED)
+        return 99;
+    unsigned rows[3][NAME_MAX_COMPARED + 1];
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++) {
+        unsigned *now = rows[i % 3], *before = rows[(i + 2) % 3], *two_before = rows[(i + 1) % 3];
+        now[0] = (unsigned)i;
+        for (size_t j = 1; j <= m; j++) {
+            unsigned best = before[j - 1] + (a[i - 1] != b[j - 1]);
+            if (before[j] + 1 < best)
+                best = before[j] + 1;
+            if (now[j - 1] + 1 < best)
+                best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                two_before[j - 2] + 1 < best)
+                best = two_before[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+// Keep candidate in *best when it is nearer: by edits, or because name is the beginning of it.
+static void consider(const char *name, size_t n, const char *candidate, const char **best,
+                     unsigned *best_distance) {
+    unsigned d = distance(name, n, candidate);
+    if (n >= 2 && strncmp(candidate, name, n) == 0 && d > 1)
+        d = 1;
+    unsigned limit = n <= 3 ? 1 : n <= 6 ? 2 : 3;
+    if (d <= limit && d < *best_distance) {
+        *best = candidate;
+        *best_distance = d;
+    }
+}
+
+cli_verb_id cli_verb_find(const char *name) {
+    size_t v = 0;
+    while (v < CLI_N_VERBS && strcmp(cli_verbs[v].name, name) != 0)
+        v++;
+    return (cli_verb_id)v;
+}
+
+const char *cli_verb_nearest(const char *name) {
+    const char *best = NULL;
+    unsigned d = 99;
+    for (size_t v = 0; v < CLI_N_VERBS; v++)
+        consider(name, strlen(name), cli_verbs[v].name, &best, &d);
+    return best;
+}
+
+const cli_option *cli_option_find(cli_verb_id verb, const char *name, size_t n) {
+    for (size_t i = 0; i < cli_n_options; i++) {
+        const cli_option *o = &cli_options[i];
+        if ((o->verbs & V(verb)) && strlen(o->name) == n && memcmp(o->name, name, n) == 0)
+            return o;
+    }
+    return NULL;
+}
+
+static const cli_option *find_letter(cli_verb_id verb, char letter) {
+    for (size_t i = 0; i < cli_n_options; i++) {
+        if ((cli_options[i].verbs & V(verb)) && cli_options[i].letter == letter)
+            return &cli_options[i];
+    }
+    return NULL;
+}
+
+static bool unknown_option(cli_verb_id verb, const char *arg, size_t n,
+                           char message[CLI_MESSAGE_MAX]) {
+    const char *best = NULL, *name = arg + 2;
+    unsigned d = 99;
+    size_t n_name = n - 2;
+    if (arg[1] == '-') {
+        for (size_t i = 0; i < cli_n_options; i++) {
+            if (cli_options[i].verbs & V(verb))
+                consider(name, n_name, cli_options[i].name, &best, &d);
+        }
+        for (size_t v = 0; v < CLI_N_VERBS && !best; v++) {
+            if (cli_option_find((cli_verb_id)v, name, n_name))
+                return say(
+                    message,
+                    "'%s' has no option '%.*s' ('%s' has): 'sluice help %s' lists what it takes",
+                    cli_verbs[verb].name, (int)n, arg, cli_verbs[v].name, cli_verbs[verb].name);
+        }
+    }
+    if (best)
+        return say(message, "'%s' has no option '%.*s': did you mean '--%s'?", cli_verbs[verb].name,
+                   n > 64 ? 64 : (int)n, arg, best);
+    return say(message, "'%s' has no option '%.*s': 'sluice help %s' lists what it takes",
+               cli_verbs[verb].name, n > 64 ? 64 : (int)n, arg, cli_verbs[verb].name);
+}
+
+/* ---- parser ----------------------------------------------------------------------------------- */
+
+static bool set_option(cli_args *args, const cli_option *o, const char *value,
+                       char message[CLI_MESSAGE_MAX]) {
+    char name[40];
+    snprintf(name, sizeof(name), "--%s", o->name);
+    if (o->id == CLI_STOP) {
+        if (args->n_stop == CLI_STOP_MAX)
+            return say(message, "%s: given more than %d times", name, CLI_STOP_MAX);
+        if (*value == '\0' || strlen(value) > CLI_STOP_BYTES_MAX)
+            return say(message, "%s: a text of 1 to %d bytes is expected, this one has %zu", name,
+                       CLI_STOP_BYTES_MAX, strlen(value));
+        args->stop[args->n_stop++] = value;
+    } else if (args->given[o->id]) {
+        return say(message, "%s: given twice: leave one", name);
+    }
+    args->given[o->id] = true;
+    switch (o->kind) {
+    case CLI_KIND_FLAG:
+        return true;
+    case CLI_KIND_SIZE:
+        return cli_parse_size(name, value, &args->value[o->id].count, message);
+    case CLI_KIND_COUNT: {
+        uint64_t most = o->most >= 0x1p64 ? UINT64_MAX : (uint64_t)o->most;
+        return cli_parse_count(name, value, (uint64_t)o->least, most, &args->value[o->id].count,
+                               message);
+    }
+    case CLI_KIND_REAL:
+        return cli_parse_real(name, value, o->least, o->most, &args->value[o->id].real, message);
+    case CLI_KIND_TEXT:
+        args->value[o->id].text = value;
+        return true;
+    case CLI_KIND_FILE:
+        args->value[o->id].text = value;
+        return *value ? true
+                      : say(message, "%s: the name of a file is expected, found nothing", name);
+    case CLI_KIND_CHOICE:
+        return parse_choice(name, value, o->choices, &args->value[o->id].text, message);
+    }
+    return true;
+}
+
+static bool parse_verb(const char *name, cli_args *args, char message[CLI_MESSAGE_MAX]) {
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        args->verb = CLI_HELP;
+    } else if (strcmp(name, "--version") == 0) {
+        args->verb = CLI_VERSION;
+    } else {
+        args->verb = cli_verb_find(name);
+    }
+    if (args->verb != CLI_N_VERBS)
+        return true;
+    if (name[0] == '-')
+        return say(message,
+                   "'" SHOWN "' stands before the verb: write 'sluice VERB ... " SHOWN
+                   "'; 'sluice help' lists the verbs",
+                   name, name);
+    const char *nearest = cli_verb_nearest(name);
+    if (nearest)
+        return say(message, "there is no verb '" SHOWN "': did you mean '%s'?", name, nearest);
+    return say(message, "there is no verb '" SHOWN "': 'sluice help' lists them", name);
+}
+
+static bool parse_positional(cli_args *args, const char *value, char message[CLI_MESSAGE_MAX]) {
+    const cli_verb *verb = &cli_verbs[args->verb];
+    if (args->n_positional == verb->n_max) {
+        if (args->verb == CLI_RUN)
+            return say(message,
+                       "unexpected argument '" SHOWN "': a prompt of several words needs quotes",
+                       value);
+        return say(message, "unexpected argument '" SHOWN "': write 'sluice %s%s%s'", value,
+                   verb->name, *verb->arguments ? " " : "", verb->arguments);
+    }
+    args->positional[args->n_positional++] = value;
+    return true;
+}
+
+bool cli_parse(int argc, char *const *argv, cli_args *args, char message[CLI_MESSAGE_MAX]) {
+    memset(args, 0, sizeof(*args));
+    args->verb = CLI_N_VERBS;
+    if (argc < 2)
+        return say(message, "a verb is missing: 'sluice help' lists them");
+    if (!parse_verb(argv[1], args, message))
+        return false;
+
+    bool options_ended = false;
+    for (int i = 2; i < argc; i++) {
+        const char *arg = argv[i];
+        if (options_ended || arg[0] != '-' || arg[1] == '\0') {
+            if (!parse_positional(args, arg, message))
+                return false;
+            continue;
+        }
+        if (strcmp(arg, "--") == 0) {
+            options_ended = true;
+            continue;
+        }
+        bool is_long = arg[1] == '-';
+        size_t n = is_long ? strcspn(arg, "=") : strlen(arg);
+        const cli_option *o = is_long  ? cli_option_find(args->verb, arg + 2, n - 2)
+                              : n == 2 ? find_letter(args->verb, arg[1])
+                                       : NULL;
+        if (!o)
+            return unknown_option(args->verb, arg, n, message);
+        const char *value = arg[n] == '=' ? arg + n + 1 : NULL;
+        if (o->kind == CLI_KIND_FLAG && value)
+            return say(message, "--%s: takes no value, found '" SHOWN "'", o->name, value);
+        if (o->kind != CLI_KIND_FLAG && !value) {
+            if (i + 1 >= argc)
+                return say(message, "--%s: a value is missing: write --%s %s", o->name, o->name,
+                           o->value);
+            value = argv[++i];
+        }
+        if (!set_option(args, o, value, message))
+            return false;
+    }
+    const cli_verb *verb = &cli_verbs[args->verb];
+    if (args->n_positional < verb->n_min && !args->given[CLI_HELP_FLAG])
+        return say(message, "an argument is missing: write 'sluice %s %s'", verb->name,
+                   verb->arguments);
+    return true;
+}
