@@ -116,14 +116,16 @@ uint64_t sl__reader_uring_bytes(void) {
     return sizeof(uring_reader) + _Alignof(max_align_t);
 }
 
+/* Measured on Linux 6.18 by a memory cgroup: 12 KiB for a small ring, 240 bytes a request, and where
+ * a read is larger than the drive takes in one piece one or two workers. Queue pages are added. */
 uint64_t sl__reader_uring_kernel_bytes(uint32_t depth) {
     uint64_t entries = 1;
     while (entries < depth)
         entries *= 2;
-    uint64_t rings =
-        SL_ALIGN_UP(entries * sizeof(struct io_uring_sqe), SL_PAGE) +
-        SL_ALIGN_UP(2 * entries * sizeof(struct io_uring_cqe) + 4 * entries + 256, SL_PAGE);
-    return rings + 16 * SL_KIB + entries * SL_KIB / 2 + KERNEL_WORKERS_MAX * SL_THREAD_KERNEL_BYTES;
+    uint64_t submission = entries * (sizeof(struct io_uring_sqe) + sizeof(uint32_t));
+    uint64_t completion = 2 * entries * sizeof(struct io_uring_cqe);
+    return SL_ALIGN_UP(submission, SL_PAGE) + SL_ALIGN_UP(completion, SL_PAGE) + 16 * SL_KIB +
+           256 * entries + KERNEL_WORKERS_MAX * SL_THREAD_KERNEL_BYTES;
 }
 
 sl_status sl__reader_uring_open(uint32_t depth, sl_arena *arena, sl_reader **out, sl_error *err) {

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "io/drive.h"
 #include "io/file.h"
 #include "io/reader.h"
 #include "io/reader_internal.h"
@@ -687,6 +688,102 @@ static void a_starved_ring_still_reads(void **state) {
     in_child(starved_ring);
 }
 
+/* ---- drive --------------------------------------------------------------------------------- */
+
+static void a_drive_is_measured(void **state) {
+    (void)state;
+    const struct {
+        uint64_t record_bytes, total_bytes_max;
+        uint32_t depth;
+        uint64_t n_reads, read_bytes; // expected
+    } cases[] = {
+        {4096, 1 * SL_MIB, 1, 256, 1 * SL_MIB},
+        {16384, 1 * SL_MIB, 4, 64, 1 * SL_MIB},
+        {16384, 64 * SL_MIB, 256, 75, 75 * 16384},  // every whole record there is
+        {2 * SL_MIB, 2 * SL_MIB, 8, 1, DATA_BYTES}, // shorter than a record
+        {100 * SL_PAGE, 100 * SL_PAGE, 2, 1, 100 * SL_PAGE},
+    };
+    unsigned fds = open_fds();
+    for (size_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_error err;
+        sl_drive_info info;
+        uint64_t bytes = sl_drive_probe_bytes(cases[i].record_bytes, cases[i].depth);
+        assert_int_equal(sl_arena_map(&arena, "probe", bytes, &err), SL_OK);
+        assert_int_equal(sl_drive_probe(in_dir("data"), cases[i].record_bytes, cases[i].depth,
+                                        cases[i].total_bytes_max, &arena, &info, &err),
+                         SL_OK);
+        assert_int_equal(arena.used, 0);
+        sl_arena_unmap(&arena);
+        assert_int_equal(info.n_reads, cases[i].n_reads);
+        assert_int_equal(info.read_bytes, cases[i].read_bytes);
+        assert_true(info.depth <= info.n_reads);
+        assert_true(info.bytes_per_second > 0);
+        assert_true(info.latency_p50_us <= info.latency_p90_us);
+        assert_int_equal(info.direct, info.not_direct_why[0] == '\0');
+        assert_true(info.file_system[0] != '\0');
+        if (i == 1)
+            print_message("%s on '%s', rotational %d, %s, %s: %.0f MB/s, %u us, %u us\n",
+                          info.file_system, info.device, info.rotational,
+                          info.direct ? "direct" : info.not_direct_why,
+                          sl_reader_kind_name(info.reader), (double)info.bytes_per_second / 1e6,
+                          info.latency_p50_us, info.latency_p90_us);
+    }
+    assert_int_equal(open_fds(), fds);
+}
+
+static void a_drive_in_memory_is_told(void **state) {
+    (void)state;
+    char path[] = "/dev/shm/sluice-test-XXXXXX";
+    int fd = mkstemp(path);
+    if (fd < 0) {
+        print_message("skipped: /dev/shm is not writable\n");
+        skip();
+    }
+    assert_int_equal(write(fd, data, 64 * SL_PAGE), 64 * SL_PAGE);
+    close(fd);
+    sl_error err;
+    sl_drive_info info;
+    assert_int_equal(sl_arena_map(&arena, "probe", sl_drive_probe_bytes(8192, 4), &err), SL_OK);
+    sl_status status = sl_drive_probe(path, 8192, 4, SL_MIB, &arena, &info, &err);
+    unlink(path);
+    sl_arena_unmap(&arena);
+    assert_int_equal(status, SL_OK);
+    assert_string_equal(info.file_system, "tmpfs");
+    assert_false(info.direct);
+    assert_true(info.not_direct_why[0] != '\0');
+    assert_string_equal(info.device, "");
+    assert_int_equal(info.rotational, -1);
+    assert_false(info.is_network);
+    assert_int_equal(info.read_bytes, 64 * SL_PAGE);
+}
+
+static void a_probe_refuses_nonsense(void **state) {
+    (void)state;
+    sl_error err;
+    sl_drive_info info;
+    assert_int_equal(sl_arena_map(&arena, "probe", sl_drive_probe_bytes(8192, 4), &err), SL_OK);
+    const char *path = in_dir("data");
+    assert_int_equal(sl_drive_probe(path, 0, 4, SL_MIB, &arena, &info, &err), SL_ERR_ARGUMENT);
+    assert_int_equal(sl_drive_probe(path, 100, 4, SL_MIB, &arena, &info, &err), SL_ERR_ARGUMENT);
+    assert_int_equal(sl_drive_probe(path, 8192, 0, SL_MIB, &arena, &info, &err), SL_ERR_ARGUMENT);
+    assert_int_equal(sl_drive_probe(path, 8192, 4, SL_GIB, &arena, &info, &err), SL_ERR_ARGUMENT);
+    sl_arena small;
+    sl_arena_init(&small, "small", block, 4 * SL_PAGE);
+    assert_int_equal(sl_drive_probe(path, 8192, 4, SL_MIB, &small, &info, &err), SL_ERR_MEMORY);
+    assert_non_null(strstr(err.message, "'small'"));
+    assert_int_equal(sl_drive_probe(in_dir("empty"), 8192, 4, SL_MIB, &arena, &info, &err),
+                     SL_ERR_ARGUMENT);
+    assert_int_equal(sl_drive_probe(in_dir("none"), 8192, 4, SL_MIB, &arena, &info, &err),
+                     SL_ERR_MISSING);
+    assert_int_equal(arena.used, 0);
+    sl_arena_unmap(&arena);
+    sl_drive_describe(in_dir("none"), &info);
+    assert_string_equal(info.file_system, "");
+    assert_int_equal(info.rotational, -1);
+    sl_drive_describe("/proc", &info);
+    assert_string_equal(info.file_system, "proc");
+}
+
 static int run(void) {
     write_file(in_dir("data"), data, sizeof(data));
     write_file(in_dir("empty"), data, 0);
@@ -712,6 +809,9 @@ static int run(void) {
         cmocka_unit_test(short_reads_are_continued),
         cmocka_unit_test(a_forbidden_ring_is_reported),
         cmocka_unit_test(a_starved_ring_still_reads),
+        cmocka_unit_test(a_drive_is_measured),
+        cmocka_unit_test(a_drive_in_memory_is_told),
+        cmocka_unit_test(a_probe_refuses_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
