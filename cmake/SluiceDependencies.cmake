@@ -1,6 +1,7 @@
 # What the product takes beside the C library. A module links the target of what it uses:
 #   sl_uring    liburing, with SL_HAVE_URING defined where it is there (SL_URING: AUTO, ON, OFF)
 #   sl_xxhash   xxhash.h alone, compiled into its user: no library to link
+#   sl_histedit histedit.h alone: a chat loads libedit when it starts
 # SL_PC_LIBS_PRIVATE collects what a static link of libsluice needs, for sluice.pc.
 
 set(SL_URING AUTO CACHE STRING "Read through io_uring: AUTO (where liburing is found), ON or OFF")
@@ -26,17 +27,23 @@ if(SL_URING STREQUAL "ON" OR (SL_URING STREQUAL "AUTO" AND NOT CMAKE_CROSSCOMPIL
   endif()
 endif()
 
-# A header for every architecture, so a cross build borrows it from the machine that builds: a copy,
-# because the folder around it holds headers of that machine.
-find_path(SL_XXHASH_DIR xxhash.h PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH)
-if(NOT SL_XXHASH_DIR)
-  message(FATAL_ERROR "xxhash.h was not found (Debian: libxxhash-dev)")
-endif()
-set(sl_xxhash_include ${SL_XXHASH_DIR})
-if(CMAKE_CROSSCOMPILING)
-  set(sl_xxhash_include ${PROJECT_BINARY_DIR}/include)
-  configure_file(${SL_XXHASH_DIR}/xxhash.h ${sl_xxhash_include}/xxhash.h COPYONLY)
-endif()
-add_library(sl_xxhash INTERFACE)
-target_include_directories(sl_xxhash SYSTEM INTERFACE ${sl_xxhash_include})
+# sl_header_only(<target> <header> <package>): an interface to one header that is the same on every
+# architecture, so that a cross build borrows it from the machine that builds: as a copy, because the
+# folder around it holds headers of that machine.
+function(sl_header_only target header package)
+  find_path(${target}_DIR ${header} PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH)
+  if(NOT ${target}_DIR)
+    message(FATAL_ERROR "${header} was not found (Debian: ${package})")
+  endif()
+  set(folder ${${target}_DIR})
+  if(CMAKE_CROSSCOMPILING)
+    set(folder ${PROJECT_BINARY_DIR}/include)
+    configure_file(${${target}_DIR}/${header} ${folder}/${header} COPYONLY)
+  endif()
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${folder})
+endfunction()
+
+sl_header_only(sl_xxhash xxhash.h libxxhash-dev)
 target_compile_definitions(sl_xxhash INTERFACE XXH_INLINE_ALL)
+sl_header_only(sl_histedit histedit.h libedit-dev)

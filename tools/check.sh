@@ -85,7 +85,9 @@ stage_install() {
 
 stage_python() {
     step venv make_venv || return
-    SLUICE_BUILD=$PWD/build/check SLUICE_BIN=$PWD/build/check/sluice \
+    local build=$PWD/build/check
+    SLUICE_BUILD=$build SLUICE_BIN=$build/sluice \
+        SL_TOK_DRIVER=$build/tests/diff/tok_driver SL_TPL_DRIVER=$build/tests/diff/tpl_driver \
         step python "$venv/bin/python" -m pytest tests -q -p no:cacheprovider \
         --basetemp=build/pytest --junitxml="$results/python.xml"
 }

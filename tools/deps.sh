@@ -20,7 +20,7 @@ build  ninja-build            runs the build
 build  pkg-config             finds the libraries
 build  liburing-dev           asynchronous reads (io_uring)
 build  libxxhash-dev          checksums of the store
-build  libedit2               line editing in the chat, loaded when a chat starts
+build  libedit-dev            line editing in the chat
 check  libcmocka-dev          unit tests
 check  clang                  the second compiler, sanitizers and libFuzzer
 check  libclang-rt-dev        run-time of the sanitizers and of libFuzzer
