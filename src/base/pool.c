@@ -1,17 +1,18 @@
 /* Handing out parts.
  *
- * `claim` holds a generation (the number of the job) and the next part. A worker takes part p of job g
- * by moving claim from (g, p) to (g, p + 1); this can only succeed while job g is the current one, so a
- * worker that was asleep or delayed can never take a part of a job it has not read. To change jobs, the
- * owner first moves claim to (g + 1, CLOSED), from which no part can be taken, then writes the job, then
- * opens (g + 1, 0).
+ * `claim` holds a generation (the number of the job) and the next part. A worker takes part p of
+ * job g by moving claim from (g, p) to (g, p + 1); this can only succeed while job g is the current
+ * one, so a worker that was asleep or delayed can never take a part of a job it has not read. To
+ * change jobs, the owner first moves claim to (g + 1, CLOSED), from which no part can be taken,
+ * then writes the job, then opens (g + 1, 0).
  *
  * Why a worker cannot mix two jobs: it loads claim = (g, p), then the job, then exchanges claim. If
- * one of the job's fields it read (acquire) was of a later job, that field's store (release) came after
- * claim was closed, so the exchange finds a later generation and fails.
+ * one of the job's fields it read (acquire) was of a later job, that field's store (release) came
+ * after claim was closed, so the exchange finds a later generation and fails.
  *
- * Sleeping is Dekker's pattern, sequentially consistent on both sides: the sleeper announces itself and
- * then looks again; the waker publishes and then looks for sleepers. One of them sees the other. */
+ * Sleeping is Dekker's pattern, sequentially consistent on both sides: the sleeper announces itself
+ * and then looks again; the waker publishes and then looks for sleepers. One of them sees the
+ * other. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 

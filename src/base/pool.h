@@ -1,10 +1,11 @@
-/* The threads that compute. A job is n_parts calls of one function; parts are handed out one by one to
- * whoever is free, so what a part computes must not depend on the thread that runs it.
+/* The threads that compute. A job is n_parts calls of one function; parts are handed out one by one
+ * to whoever is free, so what a part computes must not depend on the thread that runs it.
  *
- * The thread that owns the pool takes part as thread 0 and comes back when every part is done. It never
- * waits for a worker that has nothing to do: a job of few microseconds is not held up by a worker that
- * is asleep. Workers wait for the next job by spinning for SL_POOL_SPIN_NS (only where every thread of the
- * pool can have a processor of its own) and then sleep; an idle pool costs nothing. */
+ * The thread that owns the pool takes part as thread 0 and comes back when every part is done. It
+ * never waits for a worker that has nothing to do: a job of few microseconds is not held up by a
+ * worker that is asleep. Workers wait for the next job by spinning for SL_POOL_SPIN_NS (only where
+ * every thread of the pool can have a processor of its own) and then sleep; an idle pool costs
+ * nothing. */
 #ifndef SL_BASE_POOL_H
 #define SL_BASE_POOL_H
 
@@ -26,7 +27,8 @@ typedef struct sl_pool_worker {
     sl_thread handle;
 } sl_pool_worker;
 
-/* Its address is fixed from init to deinit. Fields are the pool's own; pool.c says who pairs with whom. */
+/* Its address is fixed from init to deinit. Fields are the pool's own; pool.c says who pairs with
+ * whom. */
 struct sl_pool {
     uint32_t n_threads;
     bool may_spin;
@@ -52,13 +54,14 @@ struct sl_pool {
     atomic_bool stop;
 };
 
-/* Bytes of the arena that sl_pool_init uses (up to a page less, by alignment; 0 for one thread), and
- * what the kernel is charged with. n_threads: 1..SL_POOL_THREADS_MAX, the owner included. */
+/* Bytes of the arena that sl_pool_init uses (up to a page less, by alignment; 0 for one thread),
+ * and what the kernel is charged with. n_threads: 1..SL_POOL_THREADS_MAX, the owner included. */
 uint64_t sl_pool_bytes(uint32_t n_threads);
 uint64_t sl_pool_kernel_bytes(uint32_t n_threads);
 
-/* Start n_threads - 1 workers on stacks from the arena (unused for one thread). thread_start, unless NULL, runs first in each
- * worker (not in the owner). Errors: SL_ERR_MEMORY, with nothing left running. */
+/* Start n_threads - 1 workers on stacks from the arena (unused for one thread). thread_start,
+ * unless NULL, runs first in each worker (not in the owner). Errors: SL_ERR_MEMORY, with nothing
+ * left running. */
 SL_MUST_USE sl_status sl_pool_init(sl_pool *pool, uint32_t n_threads, sl_arena *stacks,
                                    void (*thread_start)(void), sl_error *err);
 /* Ends and joins the workers. Accepts a zeroed struct. Not while a job runs. */
@@ -69,9 +72,9 @@ static inline uint32_t sl_pool_threads(const sl_pool *pool) {
 }
 
 /* Call fn(ctx, part, thread) once for every part in 0..n_parts-1, in any order, from threads
- * 0..n_threads-1, and return when all calls have returned; what they wrote is then visible to the caller.
- * One caller at a time, and never from within fn (asserted). n_parts < UINT32_MAX. Allocates nothing,
- * takes no lock unless somebody has to be woken. */
+ * 0..n_threads-1, and return when all calls have returned; what they wrote is then visible to the
+ * caller. One caller at a time, and never from within fn (asserted). n_parts < UINT32_MAX.
+ * Allocates nothing, takes no lock unless somebody has to be woken. */
 void sl_pool_run(sl_pool *pool, uint32_t n_parts, sl_pool_fn fn, void *ctx);
 
 #endif

@@ -45,8 +45,8 @@ static bool read_text(const char *path, char *text, size_t cap) {
     return n > 0;
 }
 
-/* Read /proc/self/mountinfo line by line: "id parent major:minor root point options... - type source
- * options". Lines that are longer than the buffer are cut, which loses only their end. */
+/* Read /proc/self/mountinfo line by line: "id parent major:minor root point options... - type
+ * source options". Lines that are longer than the buffer are cut, which loses only their end. */
 typedef struct mount_lines {
     int fd;
     size_t n;

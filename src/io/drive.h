@@ -1,5 +1,5 @@
-/* What a drive can do for us: direct reads of records in random order, and what the system says about
- * the drive and its file system. For `plan` and `doctor`. */
+/* What a drive can do for us: direct reads of records in random order, and what the system says
+ * about the drive and its file system. For `plan` and `doctor`. */
 #ifndef SL_IO_DRIVE_H
 #define SL_IO_DRIVE_H
 
@@ -30,18 +30,18 @@ typedef struct sl_drive_info {
 /* Bytes of arena that sl_drive_probe uses at most. Pure. */
 uint64_t sl_drive_probe_bytes(uint64_t record_bytes, uint32_t depth);
 
-/* Read up to total_bytes_max (<= SL_DRIVE_TOTAL_BYTES_MAX) of the file in records of record_bytes (a
- * multiple of 4096, at most total_bytes_max), spread over the whole file, each once, in an order that
- * is scattered and always the same; depth reads in flight. Where direct I/O is not to be had, the
- * file's pages are dropped first, the reads are buffered and out says why; their pages are dropped
- * again. The arena gets back what was used.
- * Errors: SL_ERR_ARGUMENT (also: an empty file), SL_ERR_MISSING, SL_ERR_IO, SL_ERR_MEMORY. */
+/* Read up to total_bytes_max (<= SL_DRIVE_TOTAL_BYTES_MAX) of the file in records of record_bytes
+ * (a multiple of 4096, at most total_bytes_max), spread over the whole file, each once, in an order
+ * that is scattered and always the same; depth reads in flight. Where direct I/O is not to be had,
+ * the file's pages are dropped first, the reads are buffered and out says why; their pages are
+ * dropped again. The arena gets back what was used. Errors: SL_ERR_ARGUMENT (also: an empty file),
+ * SL_ERR_MISSING, SL_ERR_IO, SL_ERR_MEMORY. */
 SL_MUST_USE sl_status sl_drive_probe(const char *path, uint64_t record_bytes, uint32_t depth,
                                      uint64_t total_bytes_max, sl_arena *arena, sl_drive_info *out,
                                      sl_error *err);
 
-/* Only what the system says: file_system, is_network, device, rotational. Never fails: what cannot be
- * found out is left empty or unknown. */
+/* Only what the system says: file_system, is_network, device, rotational. Never fails: what cannot
+ * be found out is left empty or unknown. */
 void sl_drive_describe(const char *path, sl_drive_info *out);
 
 #endif

@@ -122,7 +122,8 @@ void sl_file_close(sl_file *file) {
     *file = SL_FILE_CLOSED;
 }
 
-/* The kernel's page, which is what mincore and posix_fadvise count in: 4 KiB, or 16 or 64 on arm64. */
+/* The kernel's page, which is what mincore and posix_fadvise count in: 4 KiB, or 16 or 64 on arm64.
+ * */
 static size_t kernel_page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
@@ -140,8 +141,8 @@ static sl_status ask_mincore(int fd, uint64_t offset, size_t n_pages, unsigned c
     return rc == 0 ? SL_OK : sl_fail_errno(err, SL_ERR_IO, errnum, "mincore");
 }
 
-/* Does mincore tell the truth about this file? A page far behind the end cannot be cached; where the
- * kernel hides residency from us it calls even that one present. */
+/* Does mincore tell the truth about this file? A page far behind the end cannot be cached; where
+ * the kernel hides residency from us it calls even that one present. */
 static sl_status is_mincore_mute(const sl_file *file, bool *mute, sl_error *err) {
     unsigned char present;
     // Far: a large folio may reach over the end.
@@ -262,8 +263,8 @@ sl_status sl_file_read(const sl_file *file, void *buf, size_t n, uint64_t offset
                           "reading %zu bytes at %llu: no file is that long", n,
                           (unsigned long long)offset);
     while (done < n) {
-        // A direct read that ends off the grid is the end of the file, or a drive that stopped in the
-        // middle: asking again from the grid tells which, by making progress or not.
+        // A direct read that ends off the grid is the end of the file, or a drive that stopped in
+        // the middle: asking again from the grid tells which, by making progress or not.
         size_t from = done & ~(size_t)(file->align - 1);
         ssize_t rc = read_once(file->fd, (uint8_t *)buf + from, SL_MIN(n - from, READ_BYTES_MAX),
                                offset + from);

@@ -5,7 +5,8 @@
 #include <assert.h>
 #include <errno.h>
 
-/* Continue at a multiple of this, so that a direct read stays on its grid whatever its alignment is. */
+/* Continue at a multiple of this, so that a direct read stays on its grid whatever its alignment
+ * is. */
 #define GRID_BYTES ((uint32_t)SL_PAGE)
 
 /* For EAGAIN, which a busy kernel may say now and then. */

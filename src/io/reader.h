@@ -1,22 +1,21 @@
 /* Many reads in flight, behind one table: io_uring, a pool of pread threads, or either with faults
  * injected. The engine submits requests and waits for completions; it does not know which it is.
  *
- * A reader belongs to one thread at a time; it may move to another while no read is in flight. After
- * sl_reader_open nothing is allocated. Reads start in the order they are submitted. */
+ * A reader belongs to one thread at a time; it may move to another while no read is in flight.
+ * After sl_reader_open nothing is allocated. Reads start in the order they are submitted. */
 #ifndef SL_IO_READER_H
 #define SL_IO_READER_H
 
 #include "io/file.h"
 
 #define SL_READER_DEPTH_MAX 256
-
-/* One read. The caller owns it, fills the first five fields (the rest may hold anything, except that busy
- * must not be true), and must leave it, the buffer and the descriptor alone from submit until it is done.
- * For a direct file buf, offset and n_bytes are multiples of its alignment; n_bytes may reach past the
- * end of the file, and the buffer behind it may then be written to as well, up to n_bytes.
- * n_bytes <= SL_READ_BYTES_MAX. */
 #define SL_READ_BYTES_MAX ((uint32_t)1 << 30)
 
+/* One read. The caller owns it, fills the first five fields (the rest may hold anything, except
+ * that busy must not be true), and must leave it, the buffer and the descriptor alone from submit
+ * until it is done. For a direct file buf, offset and n_bytes are multiples of its alignment;
+ * n_bytes may reach past the end of the file, and the buffer behind it may then be written to as
+ * well, up to n_bytes. n_bytes <= SL_READ_BYTES_MAX. */
 typedef struct sl_read {
     int fd;
     uint32_t n_bytes;
@@ -24,8 +23,7 @@ typedef struct sl_read {
     void *buf;
     uint32_t tag; /* the caller's; the reader does not look at it */
     /* Set by the reader: */
-    int32_t
-        result; /* bytes read (short reads are continued inside; fewer means end of file), or -errno */
+    int32_t result; /* bytes read, fewer than n_bytes only at the end of the file; or -errno */
     bool done;
     bool busy; /* submitted and not done */
     /* The reader's own: */
@@ -37,8 +35,8 @@ typedef struct sl_read {
 
 typedef enum sl_reader_kind { SL_READER_URING, SL_READER_PREAD } sl_reader_kind;
 
-/* Faults for tests. SHORT: the result is half of what was read. EIO: the result is -EIO. FLIP: one bit
- * in the middle of the bytes is inverted. */
+/* Faults for tests. SHORT: the result is half of what was read. EIO: the result is -EIO. FLIP: one
+ * bit in the middle of the bytes is inverted. */
 typedef enum sl_fault_kind {
     SL_FAULT_NONE,
     SL_FAULT_SHORT,
@@ -49,27 +47,28 @@ typedef enum sl_fault_kind {
 typedef struct sl_reader sl_reader;
 
 /* Bytes the reader takes from its arena (up to a page less, by alignment), and what the kernel is
- * charged with for it: rings, requests, threads. The plan counts both. Pure. depth: reads in flight,
- * 1..SL_READER_DEPTH_MAX. */
+ * charged with for it: rings, requests, threads. The plan counts both. Pure. depth: reads in
+ * flight, 1..SL_READER_DEPTH_MAX. */
 uint64_t sl_reader_bytes(sl_reader_kind kind, uint32_t depth);
 uint64_t sl_reader_kernel_bytes(sl_reader_kind kind, uint32_t depth);
-/* True when this program and kernel have io_uring (a sysctl or seccomp may forbid it). Asks each time. */
+/* True when this program and kernel have io_uring (a sysctl or seccomp may forbid it). Asks each
+ * time. */
 bool sl_reader_uring_works(void);
 
-/* Everything, worker stacks included, comes from the arena, and the reader lives in it. The pread reader
- * has a thread for each read in flight, up to 16; more reads than that queue up.
- * Errors: SL_ERR_UNSUPPORTED (no io_uring here), SL_ERR_MEMORY, SL_ERR_ARGUMENT (depth). */
+/* Everything, worker stacks included, comes from the arena, and the reader lives in it. The pread
+ * reader has a thread for each read in flight, up to 16; more reads than that queue up. Errors:
+ * SL_ERR_UNSUPPORTED (no io_uring here), SL_ERR_MEMORY, SL_ERR_ARGUMENT (depth). */
 SL_MUST_USE sl_status sl_reader_open(sl_reader_kind kind, uint32_t depth, sl_arena *arena,
                                      sl_reader **out, sl_error *err);
 /* Waits for reads in flight, so that no buffer is written to afterwards. Accepts NULL. */
 void sl_reader_close(sl_reader *reader);
 
-/* Start a read now; at most depth may be in flight (sl_reader_free tells how many more fit). What goes
- * wrong arrives as the read's result. */
+/* Start a read now; at most depth may be in flight (sl_reader_free tells how many more fit). What
+ * goes wrong arrives as the read's result. */
 void sl_reader_submit(sl_reader *reader, sl_read *read);
 uint32_t sl_reader_free(const sl_reader *reader);
-/* Block until this read is done; others that finish meanwhile are marked done as well. Returns at once
- * when it is done already. */
+/* Block until this read is done; others that finish meanwhile are marked done as well. Returns at
+ * once when it is done already. */
 void sl_reader_wait(sl_reader *reader, sl_read *read);
 /* Mark what is done, without blocking; without a system call when there is nothing new. */
 void sl_reader_poll(sl_reader *reader);

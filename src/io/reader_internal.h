@@ -1,17 +1,17 @@
-/* What the two ways of reading fill in, and what they share. reader.c owns everything a caller sees:
- * counting, continuing short reads, faults; a back end performs single attempts. */
+/* What the two ways of reading fill in, and what they share. reader.c owns everything a caller
+ * sees: counting, continuing short reads, faults; a back end performs single attempts. */
 #ifndef SL_IO_READER_INTERNAL_H
 #define SL_IO_READER_INTERNAL_H
 
 #include "io/reader.h"
 
 typedef struct sl_reader_ops {
-    /* Start one attempt (sl__read_attempt says of what). There is room: at most depth are started and
-     * not collected. Cannot fail: an error is the attempt's result. */
+    /* Start one attempt (sl__read_attempt says of what). There is room: at most depth are started
+     * and not collected. Cannot fail: an error is the attempt's result. */
     void (*start)(sl_reader *reader, sl_read *read);
-    /* The next attempt that has ended, with read->result being what pread would have said (-errno for
-     * errors); NULL when there is none. wait: some attempt is started; sleep until one has ended (a
-     * caller looks for NULL all the same: a back end may wake for reasons of its own). */
+    /* The next attempt that has ended, with read->result being what pread would have said (-errno
+     * for errors); NULL when there is none. wait: some attempt is started; sleep until one has
+     * ended (a caller looks for NULL all the same: a back end may wake for reasons of its own). */
     sl_read *(*collect)(sl_reader *reader, bool wait);
     /* Nothing is started any more. */
     void (*close)(sl_reader *reader);

@@ -1,5 +1,5 @@
-/* Reading with a few threads that call pread. Attempts wait in one queue and are taken in its order;
- * those that have ended wait in another until the owner collects them, all at once. */
+/* Reading with a few threads that call pread. Attempts wait in one queue and are taken in its
+ * order; those that have ended wait in another until the owner collects them, all at once. */
 #define _GNU_SOURCE
 #include "io/reader_internal.h"
 

@@ -1,5 +1,5 @@
-/* Reading with io_uring. Buffers and files are not registered: an ordinary user may lock 8 MiB, which is
- * less than the slots take. */
+/* Reading with io_uring. Buffers and files are not registered: an ordinary user may lock 8 MiB,
+ * which is less than the slots take. */
 #define _GNU_SOURCE
 #include "io/reader_internal.h"
 
@@ -12,8 +12,8 @@
 
 #include "base/thread.h"
 
-/* Kernel threads that start what cannot be started without blocking, such as a read the drive takes in
- * several pieces. They only start it, so that few are enough. */
+/* Kernel threads that start what cannot be started without blocking, such as a read the drive takes
+ * in several pieces. They only start it, so that few are enough. */
 #define KERNEL_WORKERS_MAX 2
 
 typedef struct uring_reader {
@@ -22,9 +22,9 @@ typedef struct uring_reader {
     sl_read *performed; /* attempts made without the ring, see start */
 } uring_reader;
 
-/* Without the flags, each completion interrupts the thread that submitted, to tell it. With them it is
- * told when it next enters the kernel, and a bit in the ring says that there is something to enter for.
- * (Linux 5.19; the flags that tie the ring to one thread for ever are not used.) */
+/* Without the flags, each completion interrupts the thread that submitted, to tell it. With them it
+ * is told when it next enters the kernel, and a bit in the ring says that there is something to
+ * enter for. (Linux 5.19; the flags that tie the ring to one thread for ever are not used.) */
 static int make_ring(struct io_uring *ring, uint32_t depth) {
     int rc =
         io_uring_queue_init(depth, ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
@@ -33,9 +33,10 @@ static int make_ring(struct io_uring *ring, uint32_t depth) {
 
 /* IORING_OP_READ came with Linux 5.6. */
 static bool can_read(struct io_uring *ring) {
-    struct {
-        struct io_uring_probe probe;
-        struct io_uring_probe_op ops[IORING_OP_READ + 1];
+    union {
+        struct io_uring_probe probe; // followed by an entry for each operation
+        uint8_t bytes[sizeof(struct io_uring_probe) +
+                      (IORING_OP_READ + 1) * sizeof(struct io_uring_probe_op)];
     } p;
     memset(&p, 0, sizeof(p));
     return io_uring_register_probe(ring, &p.probe, IORING_OP_READ + 1) == 0 &&
@@ -116,8 +117,9 @@ uint64_t sl__reader_uring_bytes(void) {
     return sizeof(uring_reader) + _Alignof(max_align_t);
 }
 
-/* Measured on Linux 6.18 by a memory cgroup: 12 KiB for a small ring, 240 bytes a request, and where
- * a read is larger than the drive takes in one piece one or two workers. Queue pages are added. */
+/* Measured on Linux 6.18 by a memory cgroup: 12 KiB for a small ring, 240 bytes a request, and
+ * where a read is larger than the drive takes in one piece one or two workers. Queue pages are
+ * added. */
 uint64_t sl__reader_uring_kernel_bytes(uint32_t depth) {
     uint64_t entries = 1;
     while (entries < depth)

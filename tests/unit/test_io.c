@@ -1,6 +1,6 @@
-/* io: files, both readers, faults and the drive probe, on real files in a folder of their own beside
- * the test program. As root everything runs a second time as an ordinary user, with the 8 MiB of
- * lockable memory that such a user has. */
+/* io: files, both readers, faults and the drive probe, on real files in a folder of their own
+ * beside the test program. As root everything runs a second time as an ordinary user, with the 8
+ * MiB of lockable memory that such a user has. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -548,7 +548,8 @@ static void readers_refuse_what_does_not_fit(void **state) {
     assert_int_equal(open_fds(), fds);
 }
 
-/* A back end whose attempts stop after 5,000 bytes, off the grid, every third one without a byte. */
+/* A back end whose attempts stop after 5,000 bytes, off the grid, every third one without a byte.
+ * */
 typedef struct halting_reader {
     sl_reader base;
     sl_read *started;
