@@ -212,6 +212,7 @@ int cli_chat(cli *c, const char *path) {
             continue;
         }
         answer(&chat, text->bytes, text->n);
+        cli_puts(&c->err, "\n");
         cli_flush(&c->err);
         if (c->out.error || cli_signal() == SIGTERM)
             break;

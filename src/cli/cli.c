@@ -31,7 +31,7 @@ static int fail_text(cli *c, int exit_code, const char *code, const char *text) 
         cli_puts(&c->err, "sluice:");
         cli_set_style(&c->err, CLI_PLAIN);
         cli_puts(&c->err, " ");
-        cli_text(&c->err, text, strlen(text));
+        cli_message(&c->err, text, (int)strlen("sluice: "));
         cli_puts(&c->err, "\n");
     }
     return exit_code;
@@ -115,7 +115,7 @@ void cli_note(cli *c, const char *fmt, ...) {
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     cli_set_style(&c->err, CLI_DIM);
-    cli_text(&c->err, text, strlen(text));
+    cli_message(&c->err, text, 0);
     cli_set_style(&c->err, CLI_PLAIN);
     cli_puts(&c->err, "\n");
     cli_flush(&c->err);

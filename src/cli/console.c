@@ -125,6 +125,8 @@ void cli_wrap(cli_out *out, const char *text, int column, int indent) {
                 cli_print(out, "\n%*s", text[1] && text[1] != '\n' ? indent : 0, "");
                 column = indent;
                 first = true;
+                for (; text[1] == ' '; text++, column++) // a line that is indented stays so
+                    cli_puts(out, " ");
             }
             text++;
             continue;
@@ -143,6 +145,13 @@ void cli_wrap(cli_out *out, const char *text, int column, int indent) {
         first = false;
         text += n;
     }
+}
+
+void cli_message(cli_out *out, const char *text, int column) {
+    if (out->terminal)
+        cli_wrap(out, text, column, 0);
+    else
+        cli_puts(out, text);
 }
 
 const char *cli_bytes(char buffer[CLI_NUMBER_MAX], uint64_t bytes) {

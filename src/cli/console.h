@@ -40,8 +40,11 @@ void cli_set_style(cli_out *out, cli_style style);
 bool cli_flush(cli_out *out);
 
 /* Words of text, wrapped before CLI_COLUMNS. The cursor is at `column`; following lines are indented
- * by `indent`. A newline in text starts a new line. Ends without a newline. */
+ * by `indent`. A newline in text starts a new line; spaces that follow it are kept. Ends without a
+ * newline. */
 void cli_wrap(cli_out *out, const char *text, int column, int indent);
+/* A message for people: wrapped on a terminal, as it is elsewhere, so that tools find whole lines. */
+void cli_message(cli_out *out, const char *text, int column);
 
 #define CLI_NUMBER_MAX 32
 /* "13.2 MiB", "704 B"; "14,680,064"; a value that --mem takes, rounded up to K: "8396K". */

@@ -271,10 +271,11 @@ bool cli_parse_size(const char *option, const char *text, uint64_t *out,
                    "%s: '" SHOWN
                    "' is more than a machine can have: write a smaller size, such as 4G",
                    option, text);
-    *out = (whole << shift) + (part << shift) / scale;
-    if (*out == 0)
+    uint64_t bytes = (whole << shift) + (part << shift) / scale;
+    if (bytes == 0)
         return say(message, "%s: '" SHOWN "' is no memory at all: write a size such as 4G", option,
                    text);
+    *out = bytes;
     return true;
 }
 
