@@ -79,8 +79,8 @@ sl_status sl_normalizer_fill(sl_normalizer *z, uint8_t *out, size_t cap, size_t 
             z->at += bytes;
             continue;
         }
-        size_t count, size = 0;
-        const uint8_t *after;
+        size_t count = 0, size = 0;
+        const uint8_t *after = z->at;
         sl_status st = read_segment(z, &count, &after, err);
         if (st)
             return st;
