@@ -71,6 +71,22 @@ static char *next_line(mount_lines *m, size_t *used) {
     }
 }
 
+/* The third word of a line: the device number that stat gives for the files of the mount. */
+static bool read_device(const char *line, dev_t *dev) {
+    for (int i = 0; i < 2; i++) {
+        if (!(line = strchr(line, ' ')))
+            return false;
+        line++;
+    }
+    char *end;
+    unsigned long major_number = strtoul(line, &end, 10);
+    if (*end != ':')
+        return false;
+    unsigned long minor_number = strtoul(end + 1, &end, 10);
+    *dev = makedev((unsigned)major_number, (unsigned)minor_number);
+    return *end == ' ';
+}
+
 /* The type and source of the mount whose device number is dev. */
 static bool find_mount(dev_t dev, char *type, size_t type_cap, char *source, size_t source_cap) {
     mount_lines m = {.fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC)};
@@ -80,10 +96,9 @@ static bool find_mount(dev_t dev, char *type, size_t type_cap, char *source, siz
     size_t used = 0;
     char *line;
     while (!found && (line = next_line(&m, &used))) {
-        unsigned major_number, minor_number;
+        dev_t its_dev;
         char *rest = strstr(line, " - ");
-        if (!rest || sscanf(line, "%*u %*u %u:%u", &major_number, &minor_number) != 2 ||
-            makedev(major_number, minor_number) != dev)
+        if (!rest || !read_device(line, &its_dev) || its_dev != dev)
             continue;
         char *save = NULL;
         const char *word = strtok_r(rest + 3, " ", &save);
