@@ -18,10 +18,16 @@
 
 #define SL_STORE_VERSION 1
 #define SL_STORE_MANIFEST "manifest.json"
-#define SL_STORE_MANIFEST_MAX ((uint64_t)64 << 20)
+#define SL_STORE_MANIFEST_MAX ((uint64_t)4 << 20)
+#define SL_STORE_TRUNK "trunk.bin"
+#define SL_STORE_EMBED "embed.bin"
+#define SL_STORE_TEXT "text.bin"
+#define SL_STORE_EXPERTS "experts" /* the folder */
+#define SL_STORE_SUMS "experts.sum"
+#define SL_STORE_EXPERT_FILE "experts/%03u.bin"
 
 typedef struct sl_hash128 {
-    uint64_t low, high;  /* of XXH3_128bits(); written as 32 hexadecimal digits, high first */
+    uint64_t low, high; /* of XXH3_128bits(); written as 32 hexadecimal digits, high first */
 } sl_hash128;
 
 /* One tensor of trunk.bin. Vectors and convolutions are f32 matrices ([1][n], [width][channels]). */
@@ -29,27 +35,27 @@ typedef struct sl_store_tensor {
     sl_role role;
     uint32_t layer;
     sl_matrix_shape shape;
-    sl_matrix_layout layout;   /* of the block at `offset` */
-    uint64_t offset;           /* in trunk.bin, a multiple of SL_MATRIX_ALIGN */
-    sl_hash128 hash;           /* of the layout.bytes bytes at offset */
+    sl_matrix_layout layout; /* of the block at `offset` */
+    uint64_t offset;         /* in trunk.bin, a multiple of SL_MATRIX_ALIGN */
+    sl_hash128 hash;         /* of the layout.bytes bytes at offset */
 } sl_store_tensor;
 
 /* An expert record: three matrices. The same for every layer of this version. */
 typedef struct sl_expert_layout {
     sl_matrix_shape gate, up, down;
     sl_matrix_layout gate_layout, up_layout, down_layout;
-    uint64_t gate_at, up_at, down_at;  /* offsets in the record */
-    uint64_t bytes;                    /* without padding */
-    uint64_t stride;                   /* a multiple of SL_PAGE */
+    uint64_t gate_at, up_at, down_at; /* offsets in the record */
+    uint64_t bytes;                   /* without padding */
+    uint64_t stride;                  /* a multiple of SL_PAGE */
 } sl_expert_layout;
 
-/* Where an expert's bytes are: a list of extents that fill a slot. One extent in a store; a checkpoint
- * that is run in place has nine. */
+/* Where an expert's bytes are: a list of extents that fill a slot. In a store it is one, of `stride`
+ * bytes; a checkpoint that is run in place has nine. */
 #define SL_EXTENTS_MAX 9
 typedef struct sl_extent {
-    uint32_t file;        /* index into sl_store.files */
-    uint64_t offset;      /* in the file */
-    uint64_t slot_at;     /* in the slot */
+    uint32_t file;    /* of sl_store_file(): the layer, for the files of a store */
+    uint64_t offset;  /* in the file */
+    uint64_t slot_at; /* in the slot */
     uint64_t bytes;
 } sl_extent;
 typedef struct sl_expert_place {
@@ -57,12 +63,13 @@ typedef struct sl_expert_place {
     sl_extent extents[SL_EXTENTS_MAX];
 } sl_expert_place;
 
-/* An embedding row record: codes, scales, biases at these offsets (a one-row sl_matrix). */
+/* An embedding row record: codes, scales, biases at these offsets (a one-row sl_matrix, see
+ * sl_embed_bind()). Dense rows have codes alone. */
 typedef struct sl_embed_layout {
-    sl_matrix_shape shape;             /* rows = n_vocab */
+    sl_matrix_shape shape; /* rows = n_vocab */
     uint64_t codes_at, scales_at, biases_at;
-    uint64_t row_bytes, stride;        /* stride: a multiple of 16 */
-    sl_hash128 hash;                   /* of the whole file's rows * stride bytes */
+    uint64_t row_bytes, stride; /* stride: a multiple of 16 */
+    sl_hash128 hash;            /* of the whole file's rows * stride bytes */
 } sl_embed_layout;
 
 /* A part of text.bin; bytes == 0: the store has none. */
@@ -72,15 +79,17 @@ typedef struct sl_text_part {
 } sl_text_part;
 
 typedef struct sl_store {
+    /* The descriptor of the config, with two changes: stop_tokens holds the tokenizer's as well, and
+     * tied_head is false, since a store always has a head of its own (a tied one is a copy). */
     sl_model model;
     uint32_t n_tensors;
-    const sl_store_tensor *tensors;    /* in order of use */
+    sl_store_tensor *tensors; /* in order of use; not embedding, not experts */
     sl_expert_layout expert;
     sl_embed_layout embed;
-    sl_text_part tokenizer, chat_template;  /* compiled table image; UTF-8 source */
-    uint64_t trunk_bytes;              /* of trunk.bin's tensors, gaps included */
-    uint64_t model_bytes;              /* trunk + embedding + expert records, as stored */
-    bool direct;                       /* files are open for direct I/O, proved by a probe */
+    sl_text_part tokenizer, chat_template; /* compiled table image; UTF-8 source */
+    uint64_t trunk_bytes;                  /* of trunk.bin's tensors, gaps included */
+    uint64_t model_bytes;                  /* trunk + embedding + expert records, as stored */
+    bool direct;                           /* files are open for direct I/O, proved by a probe */
 
     /* Sampling defaults of generation_config.json; negative: not given. */
     double temperature, top_p, min_p, repeat_penalty;
@@ -88,10 +97,14 @@ typedef struct sl_store {
     bool do_sample;
 
     sl_file trunk, embed_file, text;
-    sl_file *experts;                  /* [n_layers] */
-    const sl_hash128 *expert_hashes;   /* [n_layers][n_experts] */
-    sl_arena arena;                    /* owns what this struct points to: mapped, sized exactly */
+    sl_file *experts;          /* [n_layers] */
+    sl_hash128 *expert_hashes; /* [n_layers][n_experts] */
+    sl_hash128 sums_hash;      /* of experts.sum, padding included */
+    sl_arena arena;            /* owns what this struct points to: mapped, sized exactly */
     const char *path;
+    const char *source;     /* name of the checkpoint folder */
+    sl_hash128 source_hash; /* of its files' names, sizes, times and headers, and the options */
+    const char *converter;  /* "sluice 0.1.0" */
 } sl_store;
 
 typedef enum sl_store_direct {
@@ -103,33 +116,58 @@ typedef enum sl_store_direct {
  * reads are direct where the drive allows it. Temporary memory is returned before this ends.
  * Errors: SL_ERR_MISSING (no manifest: not a store), SL_ERR_UNSUPPORTED (a newer version, a model this
  * binary does not run, no direct I/O), SL_ERR_CORRUPT (names the field, file or size), SL_ERR_IO. */
-SL_MUST_USE sl_status sl_store_open(const char *path, sl_store_direct direct, sl_store *out, sl_error *err);
+SL_MUST_USE sl_status sl_store_open(const char *path, sl_store_direct direct, sl_store *out,
+                                    sl_error *err);
 /* Accepts a zeroed struct. */
 void sl_store_close(sl_store *store);
 
 /* NULL when the model has no such tensor. O(n_tensors). */
 const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role, uint32_t layer);
-void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert, sl_expert_place *out);
+void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert,
+                           sl_expert_place *out);
 /* The file of an extent, and its name for messages ("experts/003.bin"). */
 const sl_file *sl_store_file(const sl_store *store, uint32_t file);
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap);
 
-/* Point the three matrices into a slot that holds the expert's bytes. */
-void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate, sl_matrix *up,
-                    sl_matrix *down);
+/* Point the three matrices into a slot that holds the expert's bytes. The slot is aligned to
+ * SL_MATRIX_ALIGN. */
+void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate,
+                    sl_matrix *up, sl_matrix *down);
+/* Point a matrix of one row into an embedding record, at any address that is a multiple of 16. */
+void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row);
 
-/* Compute a layout from shapes. Pure; used by the converter, the reader's checks and the plan. */
+/* Compute a layout from shapes. Pure; used by the converter, the reader's checks and the plan.
+ * hash is zero. */
 SL_MUST_USE sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape *up,
-                                          const sl_matrix_shape *down, sl_expert_layout *out, sl_error *err);
-SL_MUST_USE sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out, sl_error *err);
+                                          const sl_matrix_shape *down, sl_expert_layout *out,
+                                          sl_error *err);
+SL_MUST_USE sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out,
+                                         sl_error *err);
 
-/* True when the expert's record in the slot has its checksum. */
-bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert, const void *slot);
+/* True when the expert's record in the slot (stride bytes, padding included) has its checksum. Any thread. */
+bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert,
+                            const void *slot);
 sl_hash128 sl_hash(const void *bytes, size_t n);
+static inline bool sl_hash_equal(sl_hash128 a, sl_hash128 b) {
+    return a.low == b.low && a.high == b.high;
+}
 
-/* The numbers of a store that does not exist: what converting this checkpoint or config with these
- * options would give (tensor table without hashes, layouts, sizes; no files). For `plan`. */
-SL_MUST_USE sl_status sl_store_describe(const sl_model *model, const sl_matrix_shape *(*shape_of)(void *user, const sl_tensor_spec *spec),
+/* The shape in which a tensor is stored: for sl_store_describe(). rows and cols equal the spec's. */
+typedef sl_status (*sl_store_shape_of)(void *user, const sl_tensor_spec *spec, sl_matrix_shape *out,
+                                       sl_error *err);
+
+/* The numbers of a store that does not exist (yet): tensor table, layouts and sizes, no hashes, no
+ * files, no text. model->tied_head must be false. shape_of is asked for every tensor; vectors and
+ * convolutions must be f32. Release with sl_store_close(). Errors: those of shape_of and of layouts;
+ * SL_ERR_UNSUPPORTED when experts of one layer differ in shape from the others'. */
+SL_MUST_USE sl_status sl_store_describe(const sl_model *model, sl_store_shape_of shape_of,
                                         void *user, sl_store *out, sl_error *err);
+
+/* Lengths of the files, padding included. */
+uint64_t sl_store_trunk_file_bytes(const sl_store *store);
+uint64_t sl_store_embed_file_bytes(const sl_store *store);
+uint64_t sl_store_expert_file_bytes(const sl_store *store); /* of one layer */
+uint64_t sl_store_sums_file_bytes(const sl_store *store);
+uint64_t sl_store_text_file_bytes(const sl_store *store); /* 0: there is no such file */
 
 #endif

@@ -1,0 +1,263 @@
+/* Layouts and numbers of a store. No I/O: opening is store_open.c, the manifest store_manifest.c. */
+#include "store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "store/store_internal.h"
+
+#define EMBED_ALIGN 16u
+
+sl_hash128 sl_hash(const void *bytes, size_t n) {
+    XXH128_hash_t h = XXH3_128bits(bytes, n);
+    return (sl_hash128){h.low64, h.high64};
+}
+
+void sl__hash_text(sl_hash128 hash, char out[SL_STORE_HEX + 1]) {
+    (void)snprintf(out, SL_STORE_HEX + 1, "%016llx%016llx", (unsigned long long)hash.high,
+                   (unsigned long long)hash.low);
+}
+
+bool sl__hash_from_text(const char *text, size_t len, sl_hash128 *out) {
+    uint64_t half[2] = {0, 0};
+    if (len != SL_STORE_HEX)
+        return false;
+    for (size_t i = 0; i < SL_STORE_HEX; i++) {
+        char c = text[i];
+        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (d < 0)
+            return false;
+        half[i / 16] = half[i / 16] << 4 | (uint64_t)d;
+    }
+    *out = (sl_hash128){half[1], half[0]};
+    return true;
+}
+
+sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape *up,
+                              const sl_matrix_shape *down, sl_expert_layout *out, sl_error *err) {
+    sl_status st;
+    memset(out, 0, sizeof(*out));
+    out->gate = *gate;
+    out->up = *up;
+    out->down = *down;
+    if ((st = sl_matrix_layout_of(gate, &out->gate_layout, err)) ||
+        (st = sl_matrix_layout_of(up, &out->up_layout, err)) ||
+        (st = sl_matrix_layout_of(down, &out->down_layout, err)))
+        return st;
+    out->up_at = out->gate_layout.bytes;
+    out->down_at = out->up_at + out->up_layout.bytes;
+    out->bytes = out->down_at + out->down_layout.bytes;
+    out->stride = SL_ALIGN_UP(out->bytes, SL_PAGE);
+    return SL_OK;
+}
+
+sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out, sl_error *err) {
+    sl_matrix_layout layout;
+    memset(out, 0, sizeof(*out));
+    sl_status st = sl_matrix_layout_of(shape, &layout, err);
+    if (st)
+        return st;
+    out->shape = *shape;
+    // Codes of a row end at a multiple of 4 bytes: groups are of 32 inputs or more.
+    out->scales_at = layout.row_code_bytes;
+    out->biases_at = out->scales_at + layout.row_scale_bytes;
+    out->row_bytes = out->biases_at + layout.row_scale_bytes;
+    out->stride = SL_ALIGN_UP(out->row_bytes, EMBED_ALIGN);
+    return SL_OK;
+}
+
+void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate,
+                    sl_matrix *up, sl_matrix *down) {
+    const uint8_t *base = slot;
+    sl_matrix_bind(gate, &layout->gate, &layout->gate_layout, base + layout->gate_at);
+    sl_matrix_bind(up, &layout->up, &layout->up_layout, base + layout->up_at);
+    sl_matrix_bind(down, &layout->down, &layout->down_layout, base + layout->down_at);
+}
+
+void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row) {
+    const uint8_t *base = record;
+    bool affine = sl_dtype_is_quantized(layout->shape.dtype);
+    row->shape = layout->shape;
+    row->shape.rows = 1;
+    row->codes = base + layout->codes_at;
+    row->scales = affine ? base + layout->scales_at : NULL;
+    row->biases = affine ? base + layout->biases_at : NULL;
+}
+
+/* ---- a store's numbers ----------------------------------------------------------------------- */
+
+// The expert's shape of one projection, and how it was first met.
+static sl_status take_expert_shape(const sl_tensor_spec *spec, const sl_matrix_shape *shape,
+                                   sl_matrix_shape *kept, sl_error *err) {
+    if (kept->rows == 0) {
+        *kept = *shape;
+        return SL_OK;
+    }
+    if (kept->dtype == shape->dtype && kept->group == shape->group &&
+        kept->scale_dtype == shape->scale_dtype)
+        return SL_OK;
+    return sl_fail_at(
+        err, SL_ERR_UNSUPPORTED, (int32_t)spec->layer, -1, 0,
+        "layer %u: experts' %s is %s in groups of %u with %s scales, in the layers before it is %s "
+        "in "
+        "groups of %u with %s scales; this version stores the experts of all layers alike",
+        spec->layer, sl_role_name(spec->role), sl_dtype_name(shape->dtype), shape->group,
+        sl_dtype_name(shape->scale_dtype), sl_dtype_name(kept->dtype), kept->group,
+        sl_dtype_name(kept->scale_dtype));
+}
+
+static sl_status check_shape(const sl_tensor_spec *spec, const sl_matrix_shape *shape,
+                             sl_error *err) {
+    bool f32 = spec->kind == SL_TENSOR_VECTOR || spec->kind == SL_TENSOR_CONV;
+    if (shape->rows != spec->rows || shape->cols != spec->cols)
+        return sl_fail(err, SL_ERR_CORRUPT, "layer %u %s: [%u][%u], the config asks for [%u][%u]",
+                       spec->layer, sl_role_name(spec->role), shape->rows, shape->cols, spec->rows,
+                       spec->cols);
+    if (f32 && shape->dtype != SL_DTYPE_F32)
+        return sl_fail(err, SL_ERR_CORRUPT, "layer %u %s: stored as %s, expected f32", spec->layer,
+                       sl_role_name(spec->role), sl_dtype_name(shape->dtype));
+    return SL_OK;
+}
+
+sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, void *user,
+                             size_t text_bytes, sl_store *out, sl_error *err) {
+    sl_status st;
+    sl_matrix_shape gate = {0}, up = {0}, down = {0};
+    uint32_t n_specs = sl_model_tensors(model), n_trunk = 0;
+    sl_tensor_spec spec;
+
+    memset(out, 0, sizeof(*out));
+    out->trunk = out->embed_file = out->text = SL_FILE_CLOSED;
+    out->model = *model;
+    out->temperature = out->top_p = out->min_p = out->repeat_penalty = -1;
+    out->top_k = -1;
+    out->path = out->source = out->converter = "";
+    for (uint32_t i = 0; i < n_specs; i++) {
+        sl_model_tensor(model, i, &spec);
+        n_trunk += spec.kind != SL_TENSOR_EXPERT && spec.role != SL_ROLE_EMBED;
+    }
+    size_t n_sums = (size_t)model->n_layers * model->moe.n_experts;
+    uint64_t bytes = n_trunk * sizeof(*out->tensors) + n_sums * sizeof(*out->expert_hashes) +
+                     model->n_layers * sizeof(*out->experts) + text_bytes + 4 * 64;
+    if ((st = sl_arena_map(&out->arena, "store", bytes, err)))
+        return st;
+    out->tensors = sl_arena_alloc(&out->arena, n_trunk * sizeof(*out->tensors), 64);
+    out->expert_hashes = sl_arena_alloc(&out->arena, n_sums * sizeof(*out->expert_hashes), 64);
+    out->experts = sl_arena_alloc(&out->arena, model->n_layers * sizeof(*out->experts), 64);
+    if (!out->tensors || !out->expert_hashes || !out->experts) {
+        st = sl_arena_full(&out->arena, (size_t)bytes, err);
+        goto fail;
+    }
+    for (uint32_t i = 0; i < model->n_layers; i++)
+        out->experts[i] = SL_FILE_CLOSED;
+
+    for (uint32_t i = 0; i < n_specs; i++) {
+        sl_matrix_shape shape = {0};
+        sl_model_tensor(model, i, &spec);
+        if ((st = shape_of(user, &spec, &shape, err)) || (st = check_shape(&spec, &shape, err)))
+            goto fail;
+        if (spec.kind == SL_TENSOR_EXPERT) {
+            sl_matrix_shape *kept = spec.role == SL_ROLE_EXPERT_GATE_PROJ ? &gate
+                                    : spec.role == SL_ROLE_EXPERT_UP_PROJ ? &up
+                                                                          : &down;
+            if ((st = take_expert_shape(&spec, &shape, kept, err)))
+                goto fail;
+        } else if (spec.role == SL_ROLE_EMBED) {
+            if ((st = sl_embed_layout_of(&shape, &out->embed, err)))
+                goto fail;
+        } else {
+            sl_store_tensor *t = &out->tensors[out->n_tensors++];
+            t->role = spec.role;
+            t->layer = spec.layer;
+            t->shape = shape;
+            t->offset = out->trunk_bytes;
+            if ((st = sl_matrix_layout_of(&shape, &t->layout, err)))
+                goto fail;
+            out->trunk_bytes += t->layout.bytes;
+        }
+    }
+    if ((st = sl_expert_layout_of(&gate, &up, &down, &out->expert, err)))
+        goto fail;
+    out->model_bytes =
+        out->trunk_bytes + out->embed.shape.rows * out->embed.stride + n_sums * out->expert.stride;
+    return SL_OK;
+fail:
+    sl_store_close(out);
+    return st;
+}
+
+sl_status sl_store_describe(const sl_model *model, sl_store_shape_of shape_of, void *user,
+                            sl_store *out, sl_error *err) {
+    return sl__store_describe(model, shape_of, user, 0, out, err);
+}
+
+void sl_store_close(sl_store *store) {
+    // A zeroed struct has descriptors of 0, which are not ours.
+    if (store->arena.base) {
+        sl_file_close(&store->trunk);
+        sl_file_close(&store->embed_file);
+        sl_file_close(&store->text);
+        for (uint32_t i = 0; i < store->model.n_layers && store->experts; i++)
+            sl_file_close(&store->experts[i]);
+        sl_arena_unmap(&store->arena);
+    }
+    memset(store, 0, sizeof(*store));
+}
+
+uint64_t sl_store_trunk_file_bytes(const sl_store *store) {
+    return SL_ALIGN_UP(store->trunk_bytes, SL_PAGE);
+}
+
+uint64_t sl_store_embed_file_bytes(const sl_store *store) {
+    return SL_ALIGN_UP(store->embed.shape.rows * store->embed.stride, SL_PAGE);
+}
+
+uint64_t sl_store_expert_file_bytes(const sl_store *store) {
+    return store->model.moe.n_experts * store->expert.stride;
+}
+
+uint64_t sl_store_sums_file_bytes(const sl_store *store) {
+    return SL_ALIGN_UP(
+        (uint64_t)store->model.n_layers * store->model.moe.n_experts * sizeof(sl_hash128), SL_PAGE);
+}
+
+uint64_t sl_store_text_file_bytes(const sl_store *store) {
+    uint64_t a = store->tokenizer.offset + store->tokenizer.bytes;
+    uint64_t b = store->chat_template.offset + store->chat_template.bytes;
+    return SL_ALIGN_UP(SL_MAX(a, b), SL_PAGE);
+}
+
+/* ---- looking things up ------------------------------------------------------------------------ */
+
+const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role, uint32_t layer) {
+    for (uint32_t i = 0; i < store->n_tensors; i++)
+        if (store->tensors[i].role == role && store->tensors[i].layer == layer)
+            return &store->tensors[i];
+    return NULL;
+}
+
+void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert,
+                           sl_expert_place *out) {
+    memset(out, 0, sizeof(*out));
+    out->n_extents = 1;
+    out->extents[0] = (sl_extent){.file = layer,
+                                  .offset = expert * store->expert.stride,
+                                  .slot_at = 0,
+                                  .bytes = store->expert.stride};
+}
+
+const sl_file *sl_store_file(const sl_store *store, uint32_t file) {
+    return &store->experts[file];
+}
+
+void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap) {
+    (void)store;
+    (void)snprintf(out, cap, SL_STORE_EXPERT_FILE, file);
+}
+
+bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert,
+                            const void *slot) {
+    sl_hash128 want = store->expert_hashes[(size_t)layer * store->model.moe.n_experts + expert];
+    return sl_hash_equal(sl_hash(slot, (size_t)store->expert.stride), want);
+}
