@@ -1,0 +1,80 @@
+/* A checkpoint folder: config, tensor files, and where in them each tensor of the model is.
+ *
+ * Two layouts are read: that of Hugging Face (experts fused or one by one, zero-centred norms as w) and that
+ * of mlx-community (experts stacked, usually quantized, norms as 1 + w). Which one it is follows from what
+ * is there; when the signs disagree, nothing is guessed. Opening checks everything, so that a conversion
+ * does not fail after an hour: afterwards every tensor of the model resolves.
+ *
+ * One thread. Heap memory: the tensor table (some 150 bytes a tensor) and the small texts. */
+#ifndef SL_CONVERT_CHECKPOINT_H
+#define SL_CONVERT_CHECKPOINT_H
+
+#include "base/buf.h"
+#include "convert/safetensors.h"
+#include "io/folder.h"
+#include "model/model.h"
+#include "store/store.h"
+
+typedef struct sl_checkpoint_options {
+    uint32_t bits, group; /* of dense weights; 0: 4 and 64 */
+} sl_checkpoint_options;
+
+typedef struct sl_checkpoint {
+    char path[SL_PATH_MAX];
+    sl_model model;            /* tied_head is false: see sl_store.model */
+    sl_buf config, generation; /* texts; generation.len == 0: none */
+    sl_st_table table;
+    sl_buf file_names; /* NUL-terminated, one after another */
+    uint32_t n_files;
+    const char **files; /* [n_files], into file_names; tensor->file indexes it */
+    sl_file *opened;    /* [n_files], opened when first read */
+    const char *prefix, *head_prefix;
+    bool mlx;                   /* layout */
+    bool quantized;             /* some weights are; then dense ones stay dense */
+    bool tied;                  /* the head is the embedding */
+    uint32_t bits, group;       /* of dense weights that become quantized */
+    uint64_t bytes;             /* of the tensor files */
+    uint64_t work_bytes;        /* that a conversion reads */
+    uint32_t n_used, n_skipped; /* tensors */
+    sl_hash128 fingerprint;     /* of the files and options */
+    sl_buf *notes;              /* the caller's */
+} sl_checkpoint;
+
+/* Where a matrix comes from, and what it becomes. */
+typedef struct sl_matrix_source {
+    sl_matrix_shape shape;    /* stored */
+    bool affine;              /* codes, scales and biases are in the file */
+    sl_dtype dtype;           /* of the file's elements, when not affine */
+    uint32_t file[3];         /* codes or elements, scales, biases */
+    uint64_t at[3], bytes[3]; /* in these files; rows are dense */
+    bool plus_one;            /* add 1 in f32 */
+    bool transposed;          /* a convolution: [cols][rows] in the file */
+    const char *name;         /* of the first tensor, for messages */
+} sl_matrix_source;
+
+/* notes receives lines about what is left out or looks odd; growable.
+ * Errors: SL_ERR_MISSING, SL_ERR_CORRUPT, SL_ERR_UNSUPPORTED, SL_ERR_ARGUMENT (options that this checkpoint
+ * does not allow), SL_ERR_IO, SL_ERR_MEMORY. */
+SL_MUST_USE sl_status sl_checkpoint_open(const char *path, const sl_checkpoint_options *options,
+                                         sl_buf *notes, sl_checkpoint *out, sl_error *err);
+/* Accepts a zeroed struct. */
+void sl_checkpoint_close(sl_checkpoint *ck);
+
+/* expert: for SL_TENSOR_EXPERT, else 0. Cannot fail after sl_checkpoint_open() has. */
+SL_MUST_USE sl_status sl_checkpoint_resolve(const sl_checkpoint *ck, const sl_tensor_spec *spec,
+                                            uint32_t expert, sl_matrix_source *out, sl_error *err);
+/* Bytes of the checkpoint that a source covers. */
+uint64_t sl_matrix_source_bytes(const sl_matrix_source *source);
+/* Read bytes of a tensor file; they do not stay in the page cache. */
+SL_MUST_USE sl_status sl_checkpoint_read(sl_checkpoint *ck, uint32_t file, uint64_t offset,
+                                         void *out, size_t n, sl_error *err);
+
+/* The numbers of the store that a conversion would make. Release with sl_store_close(). */
+SL_MUST_USE sl_status sl_checkpoint_describe(const sl_checkpoint *ck, sl_store *out, sl_error *err);
+/* The same from a config.json alone (its text), as if its weights were dense, or quantized as its
+ * quantization section says. */
+SL_MUST_USE sl_status sl_config_describe(const char *text, size_t len,
+                                         const sl_checkpoint_options *options, sl_store *out,
+                                         sl_error *err);
+
+#endif

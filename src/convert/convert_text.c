@@ -1,0 +1,163 @@
+/* Tokenizer and chat template of a checkpoint: compiled and checked, so that what cannot be used is an error at
+ * conversion and not in a chat. */
+#include <string.h>
+
+#include "base/json.h"
+#include "convert/checkpoint_internal.h"
+#include "convert/convert_internal.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+#define TOKENIZER_MAX ((uint64_t)128 << 20)
+#define TEMPLATE_MAX ((uint64_t)1 << 20)
+/* template.h: a parsed template takes 4 to 6 times its source. */
+#define TEMPLATE_TREE_FACTOR 16u
+
+// A file of the checkpoint; one that is not there leaves the buffer empty.
+static sl_status slurp_optional(const sl_checkpoint *ck, const char *name, uint64_t max,
+                                sl_buf *out, sl_error *err) {
+    char path[SL_PATH_MAX];
+    sl_status st = sl_path_join(ck->path, name, path, sizeof(path), err);
+    if (st == SL_OK)
+        st = sl_file_slurp(path, max, out, err);
+    return st == SL_ERR_MISSING ? SL_OK : st;
+}
+
+/* A template of a JSON file: a string, or a list of {"name", "template"}, of which the one named "default"
+ * counts. */
+static void find_template(const sl_json *config, sl_buf *out) {
+    const sl_json *t = sl_json_member_set(config, "chat_template");
+    if (sl_json_is(t, SL_JSON_ARRAY)) {
+        const sl_json *entry = t->child;
+        while (entry && !sl_json_text_is(sl_json_member(entry, "name"), "default"))
+            entry = entry->next;
+        t = sl_json_member(entry, "template");
+    }
+    if (sl_json_is(t, SL_JSON_STRING))
+        sl_buf_add(out, t->text, t->text_len);
+}
+
+static sl_status parse(const sl_buf *text, const char *name, sl_arena *tree, sl_json **out,
+                       sl_error *err) {
+    *out = NULL;
+    if (text->len == 0)
+        return SL_OK;
+    sl_status st = sl_arena_map(tree, name, text->len * SL_CONFIG_TREE_FACTOR + SL_PAGE, err);
+    if (st == SL_OK && (st = sl_json_parse(text->data, text->len, tree, out, err)))
+        st = sl_error_context(err, st == SL_ERR_SYNTAX ? SL_ERR_CORRUPT : st, "%s", name);
+    return st;
+}
+
+static sl_status check_template(const sl_buf *source, sl_error *err) {
+    sl_arena tree = {0};
+    sl_template *parsed;
+    sl_status st =
+        sl_arena_map(&tree, "chat template", source->len * TEMPLATE_TREE_FACTOR + 64 * SL_KIB, err);
+    if (st == SL_OK && (st = sl_template_parse(source->data, source->len, &tree, &parsed, err)))
+        st = sl_error_context(err, st, "chat template");
+    sl_arena_unmap(&tree);
+    return st;
+}
+
+// chat_template.jinja, else chat_template.json, else tokenizer_config.json.
+static sl_status read_template(const sl_checkpoint *ck, const sl_json *tokenizer_config,
+                               sl_buf *out, sl_error *err) {
+    sl_buf text;
+    sl_arena tree = {0};
+    sl_json *json;
+    sl_status st = slurp_optional(ck, "chat_template.jinja", TEMPLATE_MAX, out, err);
+    if (st || out->len)
+        return st ? st : check_template(out, err);
+    sl_buf_init(&text);
+    if ((st = slurp_optional(ck, "chat_template.json", SL_CONFIG_MAX, &text, err)) == SL_OK &&
+        (st = parse(&text, "chat_template.json", &tree, &json, err)) == SL_OK) {
+        find_template(json, out);
+        if (out->len == 0)
+            find_template(tokenizer_config, out);
+        if (out->failed)
+            st = sl_fail(err, SL_ERR_MEMORY, "no memory for a chat template");
+    }
+    sl_arena_unmap(&tree);
+    sl_buf_deinit(&text);
+    if (st == SL_OK && out->len)
+        st = check_template(out, err);
+    return st;
+}
+
+/* Some uploads lack generation_config.json; then the tokenizer's end token is the only thing that ends a
+ * turn. */
+static sl_status add_end_token(const sl_buf *blob, const sl_json *tokenizer_config, sl_model *model,
+                               sl_buf *notes, sl_error *err) {
+    const sl_json *end = sl_json_member_set(tokenizer_config, "eos_token");
+    if (sl_json_is(end, SL_JSON_OBJECT))
+        end = sl_json_member_set(end, "content");
+    if (!sl_json_is(end, SL_JSON_STRING))
+        return SL_OK;
+    sl_tok tok;
+    uint32_t id;
+    sl_status st = sl_tok_open(blob->data, blob->len, &tok, err);
+    if (st)
+        return st;
+    if (!sl_tok_find(&tok, end->text, end->text_len, &id) || id >= model->n_vocab) {
+        sl_buf_printf(notes,
+                      "tokenizer_config.json: the end token '%.80s' is not in the vocabulary\n",
+                      end->text);
+        return SL_OK;
+    }
+    for (uint32_t i = 0; i < model->n_stop_tokens; i++)
+        if (model->stop_tokens[i] == id)
+            return SL_OK;
+    if (model->n_stop_tokens == SL_STOP_TOKENS_MAX)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "more than %u end tokens", SL_STOP_TOKENS_MAX);
+    model->stop_tokens[model->n_stop_tokens++] = id;
+    return SL_OK;
+}
+
+static sl_status compile_tokenizer(const sl_checkpoint *ck, const sl_buf *config, sl_buf *blob,
+                                   sl_error *err) {
+    sl_buf text;
+    sl_buf_init(&text);
+    sl_status st = slurp_optional(ck, "tokenizer.json", TOKENIZER_MAX, &text, err);
+    if (st == SL_OK && text.len &&
+        (st = sl_tok_compile(text.data, text.len, config->len ? config->data : NULL, config->len,
+                             blob, err)))
+        st = sl_error_context(err, st, "tokenizer.json");
+    sl_buf_deinit(&text);
+    return st;
+}
+
+sl_status sl__convert_texts(const sl_checkpoint *ck, sl_store *store, sl_convert_texts *texts,
+                            sl_error *err) {
+    sl_buf config_text;
+    sl_arena tree = {0};
+    sl_json *config;
+    sl_status st;
+    sl_buf_init(&texts->tokenizer);
+    sl_buf_init(&texts->chat_template);
+    sl_buf_init(&config_text);
+    if ((st = slurp_optional(ck, "tokenizer_config.json", SL_CONFIG_MAX, &config_text, err)) ||
+        (st = parse(&config_text, "tokenizer_config.json", &tree, &config, err)) ||
+        (st = compile_tokenizer(ck, &config_text, &texts->tokenizer, err)) ||
+        (st = read_template(ck, config, &texts->chat_template, err)))
+        goto done;
+    if (texts->tokenizer.len == 0)
+        sl_buf_add_text(
+            ck->notes,
+            "no tokenizer.json: the store can compute logits, and neither read nor write text\n");
+    else
+        st = add_end_token(&texts->tokenizer, config, &store->model, ck->notes, err);
+    if (texts->chat_template.len == 0)
+        sl_buf_add_text(ck->notes, "no chat template: prompts can be given raw only\n");
+    if (st == SL_OK && store->model.n_stop_tokens == 0)
+        sl_buf_add_text(ck->notes,
+                        "no end token in any config: an answer ends by its length only\n");
+done:
+    sl_arena_unmap(&tree);
+    sl_buf_deinit(&config_text);
+    return st;
+}
+
+void sl__convert_texts_deinit(sl_convert_texts *texts) {
+    sl_buf_deinit(&texts->tokenizer);
+    sl_buf_deinit(&texts->chat_template);
+}
