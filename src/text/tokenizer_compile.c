@@ -465,6 +465,18 @@ static sl_status build_slots(compiler *c) {
         c->slot[slot] = id | sl__tok_tag(sl__tok_hash((const uint8_t *)bytes, e->len))
                                  << SL__TOK_TAG_SHIFT;
     }
+    for (uint32_t i = 0; i < c->n_added; i++) {
+        // Spelled like an entry of the vocabulary, an added token has to be that entry.
+        char content[SL_TOK_TOKEN_BYTES_MAX];
+        size_t len = c->added[i].pattern_len;
+        memcpy(content, c->texts.data + c->added[i].pattern, len);
+        uint32_t id =
+            spell_bytes(content, &len) ? find_bytes(c, content, len, &slot) : SL_TOK_IDS_MAX;
+        if (id != SL_TOK_IDS_MAX && id != c->added[i].id)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "tokenizer.json: added token %u is entry %u of the vocabulary",
+                           c->added[i].id, id);
+    }
     for (int b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
         if (find_bytes(c, &byte, 1, &slot) == SL_TOK_IDS_MAX)

@@ -5,6 +5,7 @@
  * A question is uint32 kind, uint32 length, the text; an answer is uint32 status, uint32 n, uint32[n]:
  *   0  ids of the text            1  ids of the text as plain text
  *   2  code points of its NFC     3  the bytes of the tokens whose ids (uint32 each) are the text
+ *   4  as 0, in the smallest workspace, so that the window over the text moves often
  * Numbers are little-endian. The first answer, unasked, is the size of the tables. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ int main(int argc, char **argv) {
         if (head[1] > TEXT_MAX || fread(text, 1, head[1], stdin) != head[1])
             return 1;
         sl_arena arena;
-        sl_arena_init(&arena, "workspace", block, work);
+        sl_arena_init(&arena, "workspace", block, head[0] == 4 ? sl_tok_workspace_bytes(0) : work);
         size_t n = 0;
         sl_status st = SL_OK;
         if (head[0] == 2)
