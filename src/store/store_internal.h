@@ -21,10 +21,16 @@ SL_MUST_USE sl_status sl__store_describe(const sl_model *model, sl_store_shape_o
                                          void *user, size_t text_bytes, sl_store *out,
                                          sl_error *err);
 
-/* Read a manifest from memory: everything of *out except files, path and expert_hashes (room for which
+/* Open a file of a folder. */
+SL_MUST_USE sl_status sl__store_open_file(const char *folder, const char *name, bool direct,
+                                          sl_file *out, sl_error *err);
+/* Read manifest.json of a folder; see sl__store_parse_manifest(). */
+SL_MUST_USE sl_status sl__store_read_manifest(const char *path, sl_store *out, sl_error *err);
+
+/* Read a manifest from memory: everything of *out except files and expert_hashes (room for which
  * is there, zeroed). tree holds the JSON and may go afterwards. The fuzz target's entrance.
  * Errors: SL_ERR_CORRUPT, SL_ERR_UNSUPPORTED, SL_ERR_MEMORY. */
-SL_MUST_USE sl_status sl__store_parse_manifest(const char *text, size_t len, size_t path_bytes,
+SL_MUST_USE sl_status sl__store_parse_manifest(const char *text, size_t len, const char *path,
                                                sl_arena *tree, sl_store *out, sl_error *err);
 
 /* 32 hexadecimal digits and a NUL. */

@@ -201,11 +201,10 @@ static sl_status read_sampling(const sl_json *g, sl_store *s, sl_error *err) {
     return SL_OK;
 }
 
-static const char *keep_text(sl_store *s, const sl_json *v) {
-    size_t n = sl_json_is(v, SL_JSON_STRING) ? v->text_len : 0;
+static const char *keep_text(sl_store *s, const char *text, size_t n) {
     char *copy = sl_arena_alloc(&s->arena, n + 1, 1);
     if (copy && n)
-        memcpy(copy, v->text, n);
+        memcpy(copy, text, n);
     return copy ? copy : "";
 }
 
@@ -227,7 +226,7 @@ static sl_status check_seal(const char *text, size_t len, sl_error *err) {
     return SL_OK;
 }
 
-sl_status sl__store_parse_manifest(const char *text, size_t len, size_t path_bytes, sl_arena *tree,
+sl_status sl__store_parse_manifest(const char *text, size_t len, const char *path, sl_arena *tree,
                                    sl_store *out, sl_error *err) {
     sl_status st;
     sl_json *root;
@@ -266,12 +265,14 @@ sl_status sl__store_parse_manifest(const char *text, size_t len, size_t path_byt
 
     const sl_json *name = sl_json_member(source, "name"),
                   *converter = sl_json_member(root, "converter");
-    size_t text_bytes =
-        path_bytes + (name ? name->text_len + 1 : 1) + (converter ? converter->text_len + 1 : 1);
+    size_t name_len = name ? name->text_len : 0;
+    size_t converter_len = converter ? converter->text_len : 0;
+    size_t text_bytes = strlen(path) + name_len + converter_len + 3;
     if ((st = sl__store_describe(&model, shape_of, &w, text_bytes, out, err)))
         return sl_error_context(err, st, "manifest.json");
-    out->source = keep_text(out, name);
-    out->converter = keep_text(out, converter);
+    out->path = keep_text(out, path, strlen(path));
+    out->source = keep_text(out, name ? name->text : "", name_len);
+    out->converter = keep_text(out, converter ? converter->text : "", converter_len);
     if ((st = read_hash(&(place){source, "source", 0, err}, "fingerprint", &out->source_hash)) ||
         (st = read_trunk(sl_json_member(root, "trunk"), out, err)) ||
         (st = read_layouts(root, out, err)) || (st = read_sampling(generation, out, err)))

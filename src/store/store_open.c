@@ -17,8 +17,8 @@ static sl_status read_file(const sl_file *file, uint64_t bytes, sl_arena *out, s
     return SL_OK;
 }
 
-static sl_status open_path(const char *folder, const char *name, bool direct, sl_file *out,
-                           sl_error *err) {
+sl_status sl__store_open_file(const char *folder, const char *name, bool direct, sl_file *out,
+                              sl_error *err) {
     char path[SL_PATH_MAX];
     sl_status st = sl_path_join(folder, name, path, sizeof(path), err);
     return st ? st : sl_file_open(path, direct, out, err);
@@ -27,7 +27,7 @@ static sl_status open_path(const char *folder, const char *name, bool direct, sl
 // Open a file of the store, of which the manifest says how long it is.
 static sl_status open_sized(const char *folder, const char *name, bool direct, uint64_t bytes,
                             sl_file *out, sl_error *err) {
-    sl_status st = open_path(folder, name, direct, out, err);
+    sl_status st = sl__store_open_file(folder, name, direct, out, err);
     if (st == SL_ERR_MISSING)
         return sl_fail(err, SL_ERR_CORRUPT, "%s is missing", name);
     if (st)
@@ -106,12 +106,13 @@ static sl_status read_sums(sl_store *s, sl_error *err) {
     return st;
 }
 
-static sl_status read_manifest(const char *path, sl_store *out, sl_error *err) {
+sl_status sl__store_read_manifest(const char *path, sl_store *out, sl_error *err) {
     sl_file file;
     sl_arena text = {0}, tree = {0};
-    sl_status st = open_path(path, SL_STORE_MANIFEST, true, &file, err);
+    memset(out, 0, sizeof(*out));
+    sl_status st = sl__store_open_file(path, SL_STORE_MANIFEST, true, &file, err);
     if (st == SL_ERR_UNSUPPORTED)
-        st = open_path(path, SL_STORE_MANIFEST, false, &file, err);
+        st = sl__store_open_file(path, SL_STORE_MANIFEST, false, &file, err);
     if (st == SL_ERR_MISSING)
         return sl_fail(err, SL_ERR_MISSING,
                        "there is no " SL_STORE_MANIFEST ": not a converted model");
@@ -123,8 +124,8 @@ static sl_status read_manifest(const char *path, sl_store *out, sl_error *err) {
                      (unsigned long long)file.bytes, (unsigned long long)SL_STORE_MANIFEST_MAX);
     if (st == SL_OK && (st = read_file(&file, file.bytes, &text, err)) == SL_OK &&
         (st = sl_arena_map(&tree, "manifest", file.bytes * SL_STORE_TREE_FACTOR, err)) == SL_OK)
-        st = sl__store_parse_manifest((const char *)text.base, (size_t)file.bytes, strlen(path) + 1,
-                                      &tree, out, err);
+        st = sl__store_parse_manifest((const char *)text.base, (size_t)file.bytes, path, &tree, out,
+                                      err);
     sl_arena_unmap(&tree);
     sl_arena_unmap(&text);
     sl_file_close(&file);
@@ -132,18 +133,9 @@ static sl_status read_manifest(const char *path, sl_store *out, sl_error *err) {
 }
 
 sl_status sl_store_open(const char *path, sl_store_direct direct, sl_store *out, sl_error *err) {
-    memset(out, 0, sizeof(*out));
-    sl_status st = read_manifest(path, out, err);
+    sl_status st = sl__store_read_manifest(path, out, err);
     if (st)
         goto fail;
-    size_t n = strlen(path) + 1;
-    char *copy = sl_arena_alloc(&out->arena, n, 1);
-    if (!copy) {
-        st = sl_arena_full(&out->arena, n, err);
-        goto fail;
-    }
-    memcpy(copy, path, n);
-    out->path = copy;
     st = open_files(out, true, err);
     if (st == SL_ERR_UNSUPPORTED && direct == SL_DIRECT_PREFERRED)
         st = open_files(out, false, err);
@@ -152,5 +144,5 @@ sl_status sl_store_open(const char *path, sl_store_direct direct, sl_store *out,
     return SL_OK;
 fail:
     sl_store_close(out);
-    return sl_error_context(err, st, "store '%s'", path);
+    return sl_error_context(err, st, "store '%.200s'", path);
 }
