@@ -45,7 +45,8 @@ function(sl_test name)
   target_link_libraries(${name} PRIVATE sl_options Threads::Threads
     $<$<NOT:$<BOOL:${T_PLAIN}>>:cmocka> ${T_LIBS})
   target_compile_definitions(${name} PRIVATE SL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-    SL_MODELS_DIR="${PROJECT_SOURCE_DIR}/models")
+    SL_MODELS_DIR="${PROJECT_SOURCE_DIR}/models" SL_TEST_SCRATCH="${CMAKE_CURRENT_BINARY_DIR}")
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
   if(T_LABELS)

@@ -6,7 +6,9 @@
 
 /* Nanoseconds since some fixed point in the past (CLOCK_MONOTONIC). No system call. Any thread. */
 uint64_t sl_clock_ns(void);
-/* The same in seconds. */
+/* Seconds since 1970, as the machine's clock has them. Any thread. */
+int64_t sl_unix_time(void);
+/* Monotonic time in seconds. */
 static inline double sl_now(void) {
     return 1e-9 * (double)sl_clock_ns();
 }

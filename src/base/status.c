@@ -73,6 +73,11 @@ sl_status sl_fail_at(sl_error *err, sl_status status, int32_t layer, int32_t exp
     return status;
 }
 
+const char *sl_errno_text(int errnum) {
+    const char *text = strerrordesc_np(errnum);
+    return text ? text : "unknown error";
+}
+
 sl_status sl_fail_errno(sl_error *err, sl_status status, int errnum, const char *fmt, ...) {
     if (err) {
         va_list args;
@@ -80,10 +85,7 @@ sl_status sl_fail_errno(sl_error *err, sl_status status, int errnum, const char 
         set(err, status, fmt, args);
         va_end(args);
         size_t used = strlen(err->message);
-        char text[96];
-        // The GNU strerror_r returns the text, which need not be in the buffer.
-        const char *reason = strerror_r(errnum, text, sizeof(text));
-        (void)snprintf(err->message + used, sizeof(err->message) - used, ": %s", reason);
+        (void)snprintf(err->message + used, sizeof(err->message) - used, ": %s", sl_errno_text(errnum));
     }
     return status;
 }

@@ -22,6 +22,9 @@ sl_status sl_fail_errno(sl_error *err, sl_status status, int errnum, const char 
 /* Put "context: " before the message of an error that is passed on. Returns status. */
 sl_status sl_error_context(sl_error *err, sl_status status, const char *fmt, ...) SL_PRINTF(3, 4);
 
+/* The text of an errno value. Static. */
+const char *sl_errno_text(int errnum);
+
 void sl_error_clear(sl_error *err);
 
 #ifdef __clang_analyzer__

@@ -73,6 +73,7 @@ struct sl_engine {
     sl_arena text_workspace;
 
     sl_session session;
+    void *capture;             /* of forward.hidden, while logits are recorded */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
     double open_seconds, prefill_seconds, decode_seconds;
 };
@@ -93,6 +94,8 @@ void sl__engine_close(sl_engine *engine);
 SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err);
 
 void sl__session_reset(sl_session *s);
+/* Compute n tokens (1..chunk), checked and within the context; the residual stream stays in scratch. */
+SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, sl_error *err);
 /* As sl_session_feed(). progress may be NULL. */
 SL_MUST_USE sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
                                        bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,

@@ -1,5 +1,4 @@
 /* See experts.h. */
-#define _GNU_SOURCE
 #include "engine/experts.h"
 
 #include <assert.h>
@@ -236,7 +235,7 @@ static sl_status read_failed(const sl_experts *x, uint32_t slot, sl_error *err) 
                           expert, name, bytes, offset);
     return sl_fail_at(err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
                       "layer %u expert %u: %s: reading %llu bytes at %llu failed: %s", layer, expert, name, bytes,
-                      offset, strerrordesc_np(-s->error));
+                      offset, sl_errno_text(-s->error));
 }
 
 // Index of the expert to hand out now, or x->n while none is ready.

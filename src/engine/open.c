@@ -66,8 +66,7 @@ sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, u
         .code_bytes = code_bytes,
         .thread_stack_bytes = sl_pool_bytes(threads_of(setup)),
         .reader_bytes = sl_reader_bytes(kind, depth),
-        .reader_kernel_bytes = sl_reader_kernel_bytes(kind, depth),
-        .n_reader_threads = 0,
+        .kernel_bytes = sl_reader_kernel_bytes(kind, depth) + sl_pool_kernel_bytes(threads_of(setup)),
         .engine_bytes = sizeof(sl_engine),
     };
     memset(out, 0, sizeof(*out));

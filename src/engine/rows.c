@@ -1,5 +1,4 @@
 /* Embedding rows: never resident, read for the tokens of a chunk, a few in flight. */
-#define _GNU_SOURCE
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,7 +34,7 @@ sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float 
         if (r->result != (int32_t)r->n_bytes) {
             st = sl_fail_at(err, SL_ERR_IO, -1, -1, r->offset, "%s: reading the row of token %u, %u bytes at %llu: %s",
                             SL_STORE_EMBED, tokens[i], r->n_bytes, (unsigned long long)r->offset,
-                            r->result < 0 ? strerrordesc_np(-r->result) : "the file was cut short");
+                            r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
             continue;
         }
         e->rows.read_bytes += r->n_bytes;

@@ -14,8 +14,8 @@ void sl__session_reset(sl_session *s) {
 
 const float *sl__session_logits(const sl_session *s) { return s->has_logits ? s->engine->scratch.logits : NULL; }
 
-// One chunk: embeddings, then all layers.
-static sl_status chunk(sl_engine *e, const uint32_t *tokens, uint32_t n, sl_error *err) {
+sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, sl_error *err) {
+    sl_engine *e = s->engine;
     sl_status st = sl__rows_read(e, tokens, n, e->scratch.x, err);
     if (st)
         return st;
@@ -30,7 +30,7 @@ static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n,
     uint32_t last = 0;
     for (size_t done = 0; done < n;) {
         last = (uint32_t)SL_MIN(n - done, e->scratch.chunk);
-        if ((st = chunk(e, tokens + done, last, err)))
+        if ((st = sl__session_chunk(s, tokens + done, last, err)))
             return st;
         done += last;
         if (progress && !progress(user, done, n))

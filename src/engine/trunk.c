@@ -1,5 +1,4 @@
 /* See trunk.h. */
-#define _GNU_SOURCE
 #define XXH_INLINE_ALL
 #include "engine/trunk.h"
 
@@ -149,7 +148,7 @@ static sl_status finish_strip(sl_trunk *t, const sl_weight *w, strip *s, sl_erro
             continue;
         st = sl_fail_at(err, SL_ERR_IO, (int32_t)w->layer, -1, r->offset, "%s: tensor %s of layer %u: reading %u bytes at %llu: %s",
                         SL_STORE_TRUNK, sl_role_name(w->role), w->layer, r->n_bytes, (unsigned long long)r->offset,
-                        r->result < 0 ? strerrordesc_np(-r->result) : "the file was cut short");
+                        r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
     }
     t->wait_seconds += sl_now() - begin;
     return st;

@@ -140,9 +140,9 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
                              page_up(client);
     }
     a[SL_ACCOUNT_RESERVE] = in->n_cpus * SL_RESERVE_BYTES_PER_CPU;
-    a[SL_ACCOUNT_KERNEL] = page_up(SL_KERNEL_BASE_BYTES + in->reader_kernel_bytes +
-                                   (uint64_t)(in->n_threads - 1 + in->n_reader_threads) * SL_KERNEL_BYTES_PER_THREAD +
-                                   (uint64_t)(m->n_layers + 3) * SL_KERNEL_BYTES_PER_FILE);
+    a[SL_ACCOUNT_KERNEL] =
+        page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes + (uint64_t)(m->n_layers + 3) * SL_KERNEL_BYTES_PER_FILE);
+    r->kernel_fixed_bytes = a[SL_ACCOUNT_KERNEL];
     uint64_t others = account_sum(r) - a[SL_ACCOUNT_RESERVE];
     a[SL_ACCOUNT_KERNEL] += page_tables(others);
     r->total_bytes = account_sum(r);

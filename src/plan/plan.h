@@ -37,8 +37,8 @@ typedef struct sl_plan_input {
     bool process;                     /* the budget covers code and caller's buffers as well */
     uint64_t code_bytes;              /* measured; counted when process */
     uint64_t thread_stack_bytes;      /* of all compute threads but the caller's */
-    uint64_t reader_bytes, reader_kernel_bytes;  /* of the I/O reader */
-    uint32_t n_reader_threads;
+    uint64_t reader_bytes;            /* of the I/O reader */
+    uint64_t kernel_bytes;            /* the kernel's own for threads and reader */
     uint64_t engine_bytes;            /* the engine's own structures */
 } sl_plan_input;
 
@@ -55,6 +55,7 @@ typedef struct sl_plan_result {
     uint32_t n_streamed;
     uint64_t streamed_bytes;          /* of trunk and head, read for every chunk */
     uint64_t token_read_bytes_low, token_read_bytes_high;
+    uint64_t kernel_fixed_bytes;      /* the kernel account without page tables */
 } sl_plan_result;
 
 /* Solve. resident [store->n_tensors] receives 1 for every tensor that is kept in memory; it may be NULL.

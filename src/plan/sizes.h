@@ -11,7 +11,6 @@
 /* Kernel memory on our behalf, measured as a cgroup's charge beyond the resident set (docs/memory.md,
  * "What the kernel holds"). */
 #define SL_KERNEL_BASE_BYTES (192 * SL_KIB)
-#define SL_KERNEL_BYTES_PER_THREAD (32 * SL_KIB)
 #define SL_KERNEL_BYTES_PER_FILE ((uint64_t)2 * SL_KIB)
 #define SL_PAGE_TABLE_BASE_BYTES (96 * SL_KIB)
 
