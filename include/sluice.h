@@ -27,12 +27,6 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
-#define SL_PUBLIC __attribute__((visibility("default")))
-#else
-#define SL_PUBLIC
-#endif
-
 /* "0.1.0". */
 SL_PUBLIC const char *sl_version(void);
 

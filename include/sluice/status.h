@@ -11,6 +11,13 @@
 extern "C" {
 #endif
 
+/* Marks what the shared library exports; everything else in it is hidden. */
+#if defined(__GNUC__)
+#define SL_PUBLIC __attribute__((visibility("default")))
+#else
+#define SL_PUBLIC
+#endif
+
 /* name, default text. The order is part of the ABI: new codes are added at the end. */
 #define SL_STATUS_LIST(X)                                                                          \
     X(SL_OK, "success")                                                                            \
@@ -45,8 +52,8 @@ typedef struct sl_error {
 } sl_error;
 
 /* The code's name ("SL_ERR_IO") and its default text ("reading or writing failed"). Never NULL. */
-const char *sl_status_name(sl_status status);
-const char *sl_status_text(sl_status status);
+SL_PUBLIC const char *sl_status_name(sl_status status);
+SL_PUBLIC const char *sl_status_text(sl_status status);
 
 #ifdef __cplusplus
 }
