@@ -14,9 +14,6 @@
 #define SL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define SL_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Marks a symbol that the shared library exports; everything else is hidden. */
-#define SL_API __attribute__((visibility("default")))
-
 #define SL_ALIGN_UP(x, a) (((x) + ((a)-1)) / (a) * (a))
 #define SL_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SL_MIN(a, b) ((a) < (b) ? (a) : (b))
