@@ -8,6 +8,8 @@
 
 #define OPTION_COLUMN 26
 
+static const char page_date[] = "2026-11-30"; // of the man page: its last change
+
 static const char tagline[] = "Mixture-of-Experts language models inside a memory budget";
 
 // What every form of the documentation says after the verbs.
@@ -136,8 +138,8 @@ static void roff(cli_out *out, const char *text) {
 }
 
 void cli_help_man(cli_out *out) {
-    cli_print(out, ".TH SLUICE 1 \"\" \"sluice %s\" \"User Commands\"\n.SH NAME\nsluice \\- ",
-              sl_version());
+    cli_print(out, ".TH SLUICE 1 \"%s\" \"sluice %s\" \"User Commands\"\n.SH NAME\nsluice \\- ",
+              page_date, sl_version());
     roff(out, tagline);
     cli_puts(out, ".SH SYNOPSIS\n.B sluice\n.I VERB\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n"
                   ".SH DESCRIPTION\n");

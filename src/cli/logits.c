@@ -125,6 +125,7 @@ static int read_ids(cli *c, uint32_t **ids, size_t *n) {
         return cli_fail(c, CLI_EXIT_FAILED, "syntax", "--tokens: '%s': %s", path, problem);
     if (*n == 0) {
         free(*ids);
+        *ids = NULL;
         return cli_fail(c, CLI_EXIT_FAILED, "syntax", "--tokens: '%s' holds no ids", path);
     }
     return CLI_EXIT_OK;
@@ -133,8 +134,8 @@ static int read_ids(cli *c, uint32_t **ids, size_t *n) {
 int cli_logits(cli *c) {
     char path[CLI_PATH_MAX];
     int exit_code;
-    size_t n;
-    uint32_t *ids;
+    size_t n = 0;
+    uint32_t *ids = NULL;
     sl_engine *engine = NULL;
     struct output out = {.fd = -1}, hidden = {.fd = -1};
     if (!cli_given(c, CLI_TOKENS) || !cli_given(c, CLI_OUT))

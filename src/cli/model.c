@@ -14,7 +14,7 @@ bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PAT
     struct stat s;
     sl_error err;
     if (files_too && strlen(model) < CLI_PATH_MAX && stat(model, &s) == 0 && S_ISREG(s.st_mode)) {
-        strcpy(path, model);
+        snprintf(path, CLI_PATH_MAX, "%s", model);
         return true;
     }
     if (sl_model_path(model, path, CLI_PATH_MAX, &err) == SL_OK)

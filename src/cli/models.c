@@ -39,7 +39,7 @@ int cli_doctor(cli *c) {
         return cli_fail_status(c, &err);
     } else if (stat(path, &s) != 0) {
         cli_note(c, "there is no models folder yet (%s): looking at the working folder", path);
-        strcpy(path, ".");
+        snprintf(path, sizeof(path), ".");
     }
     sl_sink sink = {cli_sink_out, c};
     if (sl_doctor(path, c->json, &sink, &err) != SL_OK)

@@ -541,7 +541,9 @@ bool cli_parse(int argc, char *const *argv, cli_args *args, char message[CLI_MES
         const char *value = arg[n] == '=' ? arg + n + 1 : NULL;
         if (o->kind == CLI_KIND_FLAG && value)
             return say(message, "--%s: takes no value, found '" SHOWN "'", o->name, value);
-        if (o->kind != CLI_KIND_FLAG && !value) {
+        if (o->kind == CLI_KIND_FLAG) {
+            value = "";
+        } else if (!value) {
             if (i + 1 >= argc)
                 return say(message, "--%s: a value is missing: write --%s %s", o->name, o->name,
                            o->value);

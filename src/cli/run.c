@@ -263,7 +263,7 @@ static int convert_first(cli *c, char path[CLI_PATH_MAX]) {
                         path, cli_quoted(path, quoted, sizeof(quoted)),
                         cli_quoted(name, quoted_dst, sizeof(quoted_dst)));
     exit_code = convert_in_child(c, path, dst);
-    strcpy(path, dst);
+    snprintf(path, CLI_PATH_MAX, "%s", dst);
     return exit_code;
 }
 

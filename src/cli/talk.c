@@ -353,10 +353,9 @@ void cli_talk_print_stats(cli_talk *t) {
     cli_print(out, "experts  %.1f%% found in memory: %s hits, %s reads\n",
               100 * ratio((double)now.hits, (double)(now.hits + now.reads)), cli_exact(a, now.hits),
               cli_exact(b, now.reads));
-    // The first token of an answer comes out of the prompt's prefill.
-    uint64_t decoded = r->n_generated > 1 ? r->n_generated - 1 : 0;
-    uint64_t per_token =
-        t->counting && decoded ? (now.read_bytes - t->at_first_token.read_bytes) / decoded : 0;
+    // From the first token on, which comes out of the prompt's prefill.
+    uint64_t decoded = t->counting ? now.tokens_decoded - t->at_first_token.tokens_decoded : 0;
+    uint64_t per_token = decoded ? (now.read_bytes - t->at_first_token.read_bytes) / decoded : 0;
     cli_print(out, "read     %s for each token of the answer; %s in all, %s of it when opening\n",
               cli_bytes(a, per_token), cli_bytes(b, now.read_bytes),
               cli_bytes(d, now.open_read_bytes));

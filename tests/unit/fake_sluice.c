@@ -281,12 +281,16 @@ static bool say(struct answer *a, sl_piece kind, const char *text) {
         }
         a->request->on_token(a->request->user, (unsigned char)text[i]);
         a->result->n_generated++;
+        a->session->engine->telemetry.tokens_decoded++;
         a->session->engine->telemetry.hits += 40;
         a->session->engine->telemetry.reads += 8;
         a->session->engine->telemetry.read_bytes += 8 * 20736;
-        bool whole = kind == SL_PIECE_TOOL_CALL;
-        if ((!whole || i == 0) &&
-            !a->request->on_piece(a->request->user, kind, text + i, whole ? strlen(text) : 1)) {
+        size_t n = kind == SL_PIECE_TOOL_CALL ? strlen(text) : 1;
+        if (kind == SL_PIECE_TOOL_CALL ? i > 0 : (text[i] & 0xc0) == 0x80)
+            continue; // pieces are whole calls and whole characters
+        while (kind != SL_PIECE_TOOL_CALL && (text[i + n] & 0xc0) == 0x80)
+            n++;
+        if (!a->request->on_piece(a->request->user, kind, text + i, n)) {
             a->result->finish = SL_FINISH_CANCEL;
             return false;
         }
