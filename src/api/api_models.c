@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "convert/convert.h"
 #include "convert/journal.h"
+#include "store/verify.h"
 
 /* ---- paths -------------------------------------------------------------------------------------- */
 
@@ -195,4 +196,28 @@ sl_status sl_convert(const char *src, const char *dst, const sl_convert_options 
         report->peak_bytes = memory.rss_peak_bytes + memory.page_table_bytes;
     sl_convert_outcome_deinit(&outcome);
     return st;
+}
+
+typedef struct verification {
+    const sl_progress *progress;
+    const sl_sink *sink;
+} verification;
+
+static bool report_verify(void *user, uint64_t done, uint64_t total) {
+    const verification *v = user;
+    const sl_progress *p = v->progress;
+    return !p || !p->report || p->report(p->user, SL_PHASE_VERIFY, done, total);
+}
+
+static bool verify_line(void *user, bool damaged, const char *text) {
+    const verification *v = user;
+    (void)damaged;
+    return v->sink->write(v->sink->user, text, strlen(text)) && v->sink->write(v->sink->user, "\n", 1);
+}
+
+sl_status sl_verify(const char *store, const sl_progress *progress, const sl_sink *sink, uint32_t *n_damaged,
+                    sl_error *err) {
+    verification v = {progress, sink};
+    const sl_verify_params params = {report_verify, verify_line, &v};
+    return sl_store_verify(store, &params, n_damaged, err);
 }
