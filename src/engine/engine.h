@@ -28,10 +28,11 @@ typedef struct sl_engine_setup {
     void *user;
 } sl_engine_setup;
 
-/* Rows of the embedding on their way from disk. */
+/* Rows of the embedding: on their way from disk, or the whole table. */
 typedef struct sl_rows {
     sl_read reads[SL_EXPERT_READS_MAX];
     uint8_t *buffers;
+    const uint8_t *table;      /* NULL: not in memory */
     uint64_t read_bytes;
     double wait_seconds;
 } sl_rows;
@@ -90,6 +91,8 @@ SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *s
                                       sl_error *err);
 void sl__engine_close(sl_engine *engine);
 
+/* Read the whole table into the embedding account, checksum compared. */
+SL_MUST_USE sl_status sl__rows_load(sl_engine *e, sl_error *err);
 /* Embedding rows of n tokens (each < n_vocab) into x [n][d_model]. */
 SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err);
 

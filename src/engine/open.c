@@ -223,6 +223,8 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     if (p->strip_bytes)
         sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
     bind(e);
+    if (p->embedding_resident && (st = sl__rows_load(e, err)))
+        return st;
     e->session.engine = e;
     sl__session_reset(&e->session);
     return SL_OK;

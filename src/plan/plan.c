@@ -18,7 +18,7 @@ static const struct {
     [SL_ACCOUNT_THREADS] = {"threads", "stacks of the threads that compute and read"},
     [SL_ACCOUNT_KERNEL] = {"kernel", "what the kernel holds for us: page tables, threads, rings"},
     [SL_ACCOUNT_TRUNK] = {"trunk", "weights that every token uses, and strips of those that stream"},
-    [SL_ACCOUNT_EMBEDDING] = {"embedding", "buffers for rows read from disk; the table never stays in memory"},
+    [SL_ACCOUNT_EMBEDDING] = {"embedding", "rows of the input table: read one by one, kept whole only when all experts fit"},
     [SL_ACCOUNT_HEAD] = {"head", "the output matrix, from hidden state to vocabulary"},
     [SL_ACCOUNT_KV] = {"kv", "keys and values of every position of the context"},
     [SL_ACCOUNT_STATE] = {"state", "recurrent state, the same size at any context"},
@@ -93,6 +93,7 @@ static uint64_t page_tables(uint64_t others) { return page_up(others / 512) + SL
 typedef struct choice {
     uint32_t chunk, ring_slots, hot_slots;
     uint64_t trunk_resident, head_resident, strip;
+    bool embedding;
 } choice;
 
 static uint64_t account_sum(const sl_plan_result *r) {
@@ -123,7 +124,10 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
     a[SL_ACCOUNT_TRUNK] = page_up(c->trunk_resident + sl_plan_weight_table_bytes(store)) + 2 * c->strip +
                           page_up(store->arena.used + in->engine_bytes);
     a[SL_ACCOUNT_HEAD] = page_up(c->head_resident);
+    r->embedding_resident = c->embedding;
     a[SL_ACCOUNT_EMBEDDING] = r->row_buffers * r->row_buffer_bytes;
+    if (c->embedding)
+        a[SL_ACCOUNT_EMBEDDING] = page_up(store->embed.stride * store->embed.shape.rows);
     a[SL_ACCOUNT_KV] = page_up(sl_kv_bytes(m, n_ctx));
     a[SL_ACCOUNT_STATE] = page_up(sl_recurrent_bytes(m));
     a[SL_ACCOUNT_SCRATCH] = page_up(sl_scratch_bytes(m, c->chunk) + sl_plan_sampler_bytes(m));
@@ -287,6 +291,10 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
         uint64_t over = (r->total_bytes - in->budget_bytes + store->expert.stride - 1) / store->expert.stride;
         c->hot_slots -= (uint32_t)SL_MIN(over, c->hot_slots);
     }
+    choice more = *c;
+    more.embedding = c->hot_slots == most;
+    if (more.embedding && fits(in, &more, r))
+        *c = more;
 }
 
 /* Expert and trunk bytes that one token of an answer reads. High: uniform routing, so that the hot share
@@ -297,8 +305,9 @@ static void estimate_reads(const sl_plan_input *in, sl_plan_result *r) {
     double experts = (double)store->model.n_layers * store->model.moe.n_experts;
     double uses = (double)store->model.n_layers * store->model.moe.top_k * (double)store->expert.stride;
     double share = SL_MIN((double)(r->hot_slots + r->ring_slots) / experts, 1.0);
-    r->token_read_bytes_high = r->streamed_bytes + (uint64_t)(uses * (1 - share));
-    r->token_read_bytes_low = r->streamed_bytes + (uint64_t)(uses * (1 - sqrt(share)));
+    uint64_t fixed = r->streamed_bytes + (r->embedding_resident ? 0 : SL_PAGE);
+    r->token_read_bytes_high = fixed + (uint64_t)(uses * (1 - share));
+    r->token_read_bytes_low = fixed + (uint64_t)(uses * (1 - sqrt(share)));
 }
 
 sl_status sl_plan_solve(const sl_plan_input *in, sl_plan_result *r, uint8_t *resident, sl_error *err) {

@@ -12,7 +12,7 @@ typedef enum sl_account_id {
     SL_ACCOUNT_THREADS,    /* stacks of our threads */
     SL_ACCOUNT_KERNEL,     /* what the kernel holds for us: page tables, thread structures, rings */
     SL_ACCOUNT_TRUNK,      /* non-expert weights in memory, tables, strips of streamed tensors */
-    SL_ACCOUNT_EMBEDDING,  /* row buffers */
+    SL_ACCOUNT_EMBEDDING,  /* row buffers; the whole table only once every expert has a slot */
     SL_ACCOUNT_HEAD,       /* the output head, when in memory */
     SL_ACCOUNT_KV,         /* key/value cache */
     SL_ACCOUNT_STATE,      /* recurrent state */
@@ -49,6 +49,7 @@ typedef struct sl_plan_result {
     uint32_t ring_slots, hot_slots;
     uint32_t row_buffers;             /* embedding rows in flight */
     uint64_t row_buffer_bytes;        /* of one, a multiple of SL_PAGE */
+    bool embedding_resident;
     uint64_t strip_bytes;             /* of one strip buffer (there are two), 0: nothing streams */
     uint64_t text_max;                /* longest rendered prompt */
     uint64_t text_workspace_bytes;
@@ -60,8 +61,8 @@ typedef struct sl_plan_result {
 
 /* Solve. resident [store->n_tensors] receives 1 for every tensor that is kept in memory; it may be NULL.
  * Order of value: what an answer cannot do without; then trunk tensors in order of use, the head
- * last (a trunk byte is used once per token, a cached expert's byte about a sixth of that); all that
- * is left goes to whole hot slots.
+ * last (a trunk byte is used once per token, a cached expert's byte about a sixth of that); then whole
+ * hot slots; and when every expert has one, the embedding table, of which a token uses one row.
  * SL_ERR_BUDGET: *out has total_bytes 0 and smallest_bytes; the message says what is needed, which
  * accounts it goes to, and a context that would fit. */
 SL_MUST_USE sl_status sl_plan_solve(const sl_plan_input *in, sl_plan_result *out, uint8_t *resident,
