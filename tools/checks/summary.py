@@ -25,6 +25,9 @@ def tests_of(path):
         elif skipped is not None:
             output = (case.findtext("system-out") or "").strip().splitlines()
             reason = skipped.get("message") or ""
+            if case.get("status") == "notrun" and not reason.startswith("SKIP_"):
+                yield name, "failed", reason  # ctest did not find the program
+                continue
             # For ctest the message is its own; the reason is what the test printed last.
             yield name, "skipped", output[-1].strip() if output else reason
         else:
@@ -70,12 +73,14 @@ def self_test():
             '<testsuite><testcase classname="a" name="a"/><testcase classname="b" name="b">'
             '<failure message="Failed"/></testcase><testcase classname="c" name="c">'
             '<skipped message="SKIP_RETURN_CODE=77"/><system-out>x\nno cgroup\n</system-out>'
-            '</testcase></testsuite>')
+            '</testcase><testcase classname="e" name="e" status="notrun">'
+            '<skipped message="Unable to find executable"/></testcase></testsuite>')
         (folder / "crash.xml").write_text('<testsuite><testcase classname="d" name="d"/>')
         words = [(n, w, r) for n, w, r in collect(folder)]
     expected = [("floors", "passed", ""), ("format", "skipped", "other version"),
                 ("unit: a", "passed", ""), ("unit: b", "failed", "Failed"),
-                ("unit: c", "skipped", "no cgroup"), ("crash", "failed", "")]
+                ("unit: c", "skipped", "no cgroup"),
+                ("unit: e", "failed", "Unable to find executable"), ("crash", "failed", "")]
     if words != expected:
         sys.exit(f"self-test: expected {expected}, found {words}")
     print("self-test: 4 steps")
