@@ -1,9 +1,9 @@
 /* The chat of run: see chat.h and the text of the verb.
  *
- * The conversation is the JSON that the template gets, in the buffer of the talk. For each turn all of it
- * is rendered, and the answer becomes part of it as it is generated. A turn that fails leaves the
- * conversation as it was before. When the context is full that is said, and nothing is forgotten until
- * the person says /clear. */
+ * The conversation is the JSON that the template gets, in the buffer of the talk. For each turn all
+ * of it is rendered, and the answer becomes part of it as it is generated. A turn that fails leaves
+ * the conversation as it was before. When the context is full that is said, and nothing is
+ * forgotten until the person says /clear. */
 #include "cli/chat.h"
 
 #include <signal.h>

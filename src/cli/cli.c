@@ -11,7 +11,7 @@
 #include "cli/help.h"
 #include "cli/signals.h"
 
-/* ---- failing ---------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
 static int fail_text(cli *c, int exit_code, const char *code, const char *text) {
     if (c->json) {
@@ -137,7 +137,7 @@ bool cli_confirm(cli *c, const char *question) {
     return n > 0 && (line[0] == 'y' || line[0] == 'Y');
 }
 
-/* ---- program ---------------------------------------------------------------------------------- */
+/* ---- program --------------------------------------------------------------------------------- */
 
 int cli_help(cli *c) {
     if (cli_given(c, CLI_MAN))

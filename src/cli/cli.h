@@ -37,19 +37,19 @@ static inline const char *cli_string(const cli *c, cli_option_id id) {
     return c->args.value[id].text;
 }
 
-/* ---- failing ---------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
-/* Report an error: "sluice: message" on standard error or, with --json, one object on standard output.
- * code is a word for scripts. Returns exit_code, so that a verb can return the call. */
+/* Report an error: "sluice: message" on standard error or, with --json, one object on standard
+ * output. code is a word for scripts. Returns exit_code, so that a verb can return the call. */
 int cli_fail(cli *c, int exit_code, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int cli_usage_error(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same for an error of the library: the exit code follows from the status (and, when it was canceled,
- * from the signal; when our own output failed, from that). */
+/* The same for an error of the library: the exit code follows from the status (and, when it was
+ * canceled, from the signal; when our own output failed, from that). */
 int cli_fail_status(cli *c, const sl_error *err);
 int cli_exit_code(sl_status status);
-/* What a caught signal or failed output makes of the exit code: 130, 143, 0 for a reader that left, 1 for
- * a failed write, which is reported here; -1 when neither happened. */
+/* What a caught signal or failed output makes of the exit code: 130, 143, 0 for a reader that left,
+ * 1 for a failed write, which is reported here; -1 when neither happened. */
 int cli_stopped(cli *c);
 /* "SL_ERR_BUDGET" as "budget". */
 const char *cli_status_word(sl_status status, char buffer[32]);
@@ -60,7 +60,7 @@ void cli_note(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 bool cli_confirm(cli *c, const char *question);
 bool cli_can_ask(const cli *c);
 
-/* ---- models ----------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 /* The path of the verb's MODEL. A file of that name in the working folder is meant, too, where
  * files_too is set. False: *exit_code is set and the error is reported. */
@@ -70,8 +70,8 @@ bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PAT
 /* Report that there is no model at path: where it was looked for, and what there is. Returns 4. */
 int cli_no_model(cli *c, const char *model, const char *path);
 
-/* A path as one argument of a shell command, quoted where it needs to be. buffer gets the text, or path
- * itself where it does not fit. */
+/* A path as one argument of a shell command, quoted where it needs to be. buffer gets the text, or
+ * path itself where it does not fit. */
 const char *cli_quoted(const char *path, char *buffer, size_t cap);
 
 /* Called for each entry of the models folder that is ours, in the order of names. */
@@ -82,14 +82,15 @@ bool cli_list_models(const char *folder, cli_each_model each, void *user);
 /* Engine options from the command line's. */
 void cli_engine_options(const cli *c, sl_engine_options *options);
 
-/* Open the store at path, with progress. Signals are held back meanwhile, so that only the main thread
- * gets them. On failure the error is reported, *engine is NULL and the exit code is returned; 0: open. */
+/* Open the store at path, with progress. Signals are held back meanwhile, so that only the main
+ * thread gets them. On failure the error is reported, *engine is NULL and the exit code is
+ * returned; 0: open. */
 int cli_engine_open(cli *c, const char *path, const sl_engine_options *options, sl_engine **engine);
 
 /* A sink that writes to standard output; text from a model or file. user is the cli. */
 bool cli_sink_out(void *user, const char *bytes, size_t n);
 
-/* ---- verbs, each returns the exit code ---------------------------------------------------------- */
+/* ---- verbs, each returns the exit code ------------------------------------------------------- */
 
 int cli_run(cli *c);
 int cli_convert(cli *c);
@@ -110,8 +111,8 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
 /* The destination that convert chooses for a checkpoint. */
 bool cli_convert_destination(cli *c, const char *src, char dst[CLI_PATH_MAX], int *exit_code);
 
-/* The whole program: parses, runs the verb, returns the exit code. out_fd and err_fd are 1 and 2 except
- * in tests. */
+/* The whole program: parses, runs the verb, returns the exit code. out_fd and err_fd are 1 and 2
+ * except in tests. */
 int cli_main(int argc, char *const *argv, int out_fd, int err_fd);
 
 #endif

@@ -1,5 +1,6 @@
-/* Output: see console.h. Writes go straight to the file descriptor, because stdio would allocate its
- * buffers and lose the errno of a failed write, which decides between "the reader left" and an error. */
+/* Output: see console.h. Writes go straight to the file descriptor, because stdio would allocate
+ * its buffers and lose the errno of a failed write, which decides between "the reader left" and an
+ * error. */
 #include "cli/console.h"
 
 #include <errno.h>
@@ -207,7 +208,7 @@ double cli_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- UTF-8 and JSON --------------------------------------------------------------------------- */
+/* ---- UTF-8 and JSON -------------------------------------------------------------------------- */
 
 size_t cli_utf8_length(const char *bytes, size_t n) {
     const unsigned char *s = (const unsigned char *)bytes;
@@ -323,7 +324,7 @@ void cli_json_raw(cli_json *json, const char *key, const char *text, size_t n) {
     cli_write(json->out, text, n);
 }
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 void cli_progress_init(cli_progress *progress, cli_out *out, const char *verb, bool count) {
     memset(progress, 0, sizeof(*progress));

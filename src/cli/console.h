@@ -1,9 +1,9 @@
-/* Output of the command line: two streams with small fixed buffers, styles, numbers for people, JSON.
+/* Output of the command line: streams with small fixed buffers, styles, numbers for people, JSON.
  *
- * Everything that goes to a terminal from a model, a file or an error passes cli_text(), which shows
- * control characters as U+FFFD, so that no text can drive the terminal. A pipe or file gets the bytes
- * as they are. No function here allocates, with one exception named at cli_print(). A failed write is
- * remembered in the stream and drops what follows; cli_flush() tells. One thread. */
+ * Everything that goes to a terminal from a model, a file or an error passes cli_text(), which
+ * shows control characters as U+FFFD, so that no text can drive the terminal. A pipe or file gets
+ * the bytes as they are. No function here allocates, with one exception named at cli_print(). A
+ * failed write is remembered in the stream and drops what follows; cli_flush() tells. */
 #ifndef SL_CLI_CONSOLE_H
 #define SL_CLI_CONSOLE_H
 
@@ -35,15 +35,15 @@ void cli_print(cli_out *out, const char *fmt, ...) __attribute__((format(printf,
 /* Text from outside. Whole characters only, or a character is shown as its bytes' replacements. */
 void cli_text(cli_out *out, const char *bytes, size_t n);
 void cli_set_style(cli_out *out, cli_style style);
-/* Hand the buffer to the system. False when this or an earlier write failed (out->error). A write that
- * a caught signal interrupts fails with EINTR: the reader of a full pipe may never come back. */
+/* Hand the buffer to the system. False when this or an earlier write failed (out->error). A write
+ * that a caught signal interrupts fails with EINTR: the reader of a full pipe may be gone. */
 bool cli_flush(cli_out *out);
 
-/* Words of text, wrapped before CLI_COLUMNS. The cursor is at `column`; following lines are indented
- * by `indent`. A newline in text starts a new line; spaces that follow it are kept. Ends without a
- * newline. */
+/* Words of text, wrapped before CLI_COLUMNS. The cursor is at `column`; following lines are
+ * indented by `indent`. A newline in text starts a new line; spaces that follow it are kept. Ends
+ * without a newline. */
 void cli_wrap(cli_out *out, const char *text, int column, int indent);
-/* A message for people: wrapped on a terminal, as it is elsewhere, so that tools find whole lines. */
+/* A message for people: wrapped on a terminal, as it is elsewhere, so that tools see whole lines. */
 void cli_message(cli_out *out, const char *text, int column);
 
 #define CLI_NUMBER_MAX 32
@@ -56,7 +56,7 @@ const char *cli_duration(char buffer[CLI_NUMBER_MAX], double seconds);
 
 double cli_now(void); // seconds of a clock that only goes forward
 
-/* ---- UTF-8 and JSON --------------------------------------------------------------------------- */
+/* ---- UTF-8 and JSON -------------------------------------------------------------------------- */
 
 /* Length of the valid UTF-8 sequence that starts at bytes, 0 when there is none in n bytes. */
 size_t cli_utf8_length(const char *bytes, size_t n);
@@ -66,7 +66,7 @@ size_t cli_utf8_length(const char *bytes, size_t n);
  * CLI_JSON_ESCAPE_MAX, returns how many. A byte that is not UTF-8 becomes U+FFFD. n > 0. */
 size_t cli_json_escape(const char *text, size_t n, char out[CLI_JSON_ESCAPE_MAX], size_t *used);
 
-/* A writer of one JSON value, on one line. key is NULL inside arrays and for the outermost value. */
+/* A writer of one JSON value, on one line. key is NULL in arrays and for the outermost value. */
 typedef struct cli_json {
     cli_out *out;
     bool comma;
@@ -85,7 +85,7 @@ void cli_json_string_begin(cli_json *json, const char *key);
 void cli_json_string_part(cli_json *json, const char *text, size_t n);
 void cli_json_string_end(cli_json *json);
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 /* One line that is rewritten in place, ten times a second at most, on a terminal only. */
 typedef struct cli_progress {

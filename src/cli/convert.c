@@ -118,9 +118,7 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
     if (c->quiet)
         line.out = NULL;
     sl_progress progress = {report_convert, &line};
-    cli_signals_hold();
     sl_status st = sl_convert(src, dst, options, &progress, &report, &err);
-    cli_signals_release();
     cli_progress_clear(&line);
     if (st == SL_ERR_CANCELED && cli_signal()) {
         cli_note(c, "stopped; nothing is lost: the same command goes on from here");

@@ -56,7 +56,7 @@ static void usage_line(cli_out *out, cli_verb_id verb) {
     cli_print(out, "sluice %s%s%s [OPTIONS]", v->name, *v->arguments ? " " : "", v->arguments);
 }
 
-/* ---- help ------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 void cli_help_overview(cli_out *out) {
     cli_set_style(out, CLI_BOLD);
@@ -114,7 +114,7 @@ void cli_help_verb(cli_out *out, cli_verb_id verb) {
     }
 }
 
-/* ---- man page --------------------------------------------------------------------------------- */
+/* ---- man page -------------------------------------------------------------------------------- */
 
 // Text of a roff line: hyphens as typed, backslashes kept, nothing taken for a request.
 static void roff(cli_out *out, const char *text) {
@@ -193,7 +193,7 @@ void cli_help_man(cli_out *out) {
     }
 }
 
-/* ---- completion ------------------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 void cli_help_bash(cli_out *out) {
     cli_puts(out, "# Completion of sluice for bash, made by 'sluice help --bash'.\n"
@@ -261,7 +261,7 @@ void cli_help_bash(cli_out *out) {
              "complete -F _sluice sluice\n");
 }
 
-/* ---- reference -------------------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 // Markdown outside code: what a renderer would take for markup is escaped.
 static void markdown(cli_out *out, const char *text) {

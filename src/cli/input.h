@@ -1,5 +1,5 @@
-/* Files and standard input, read once, with a limit. After a file was read its pages are given back to
- * the system (posix_fadvise), because the page cache that we cause counts against the budget. */
+/* Files and standard input, read once, with a limit. After a file was read its pages are given back
+ * to the system (posix_fadvise), because the page cache that we cause counts against the budget. */
 #ifndef SL_CLI_INPUT_H
 #define SL_CLI_INPUT_H
 
@@ -14,7 +14,8 @@ typedef enum cli_input_end {
     CLI_INPUT_TOO_LONG,
 } cli_input_end;
 
-/* A source whose first bytes are read at once, so that an empty one is known before a model is opened. */
+/* A source whose first bytes are read at once, so that an empty one is known before a model is
+ * opened. */
 typedef struct cli_input {
     int fd;           // -1: closed
     const char *name; // for messages
@@ -29,7 +30,8 @@ cli_input_end cli_input_open(cli_input *input, const char *path);
 cli_input_end cli_input_read(cli_input *input, char *buffer, size_t cap, size_t *n);
 void cli_input_close(cli_input *input);
 
-/* A whole source in one block of the heap, for the verbs without a budget; free() it. One NUL follows. */
+/* A whole source in one block of the heap, for the verbs without a budget; free() it. One NUL
+ * follows. */
 cli_input_end cli_input_all(const char *path, size_t most, char **out, size_t *n);
 
 /* True when standard input is a pipe, a socket or a file: something that is meant to be read. */

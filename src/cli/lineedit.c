@@ -14,7 +14,7 @@
 
 #define HISTORY_ENTRIES 500
 
-/* ---- history file ------------------------------------------------------------------------------- */
+/* ---- history file ---------------------------------------------------------------------------- */
 
 // $SLUICE_HOME/history, or history in the XDG state folder, which is made.
 static void find_history(cli_editor *e) {
@@ -47,7 +47,7 @@ static void find_history(cli_editor *e) {
     }
 }
 
-/* ---- libedit -------------------------------------------------------------------------------------- */
+/* ---- libedit --------------------------------------------------------------------------------- */
 
 static bool load(cli_editor *e) {
     static const char *const names[] = {"libedit.so.2", "libedit.3.dylib"};
@@ -85,8 +85,8 @@ static cli_editor *editor_of(EditLine *edit, const struct cli_libedit *lib) {
     return editor;
 }
 
-// libedit's callbacks get no more than the EditLine, and asking it for its client data takes a function of
-// the library: this is where they find it. Set once, while there is one thread.
+// libedit's callbacks get no more than the EditLine, and asking it for its client data takes a
+// function of the library: this is where they find it. Set once, while there is one thread.
 static const struct cli_libedit *library;
 
 static char *prompt_text(EditLine *edit) {
@@ -178,7 +178,7 @@ void cli_editor_close(cli_editor *e) {
     e->library = NULL;
 }
 
-/* ---- lines ---------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static cli_line read_plain(cli_editor *e, const char *prompt, const char **line, size_t *n) {
     cli_puts(&e->c->err, prompt);

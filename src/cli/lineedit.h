@@ -1,8 +1,8 @@
 /* Lines from the terminal, with editing and history where libedit is installed.
  *
- * libedit is loaded at run time, for the chat alone, so that a single answer does not pay for it out of
- * its budget. Without it the terminal's own line editing has to do, which is said once. Signals are seen
- * while a line is read, also those that come just before. */
+ * libedit is loaded at run time, for the chat alone, so that a single answer does not pay for it
+ * out of its budget. Without it the terminal's own line editing has to do, which is said once.
+ * Signals are seen while a line is read, also those that come just before. */
 #ifndef SL_CLI_LINEEDIT_H
 #define SL_CLI_LINEEDIT_H
 

@@ -45,7 +45,7 @@ const char *cli_quoted(const char *path, char *buffer, size_t cap) {
     return buffer;
 }
 
-/* ---- the models folder ------------------------------------------------------------------------ */
+/* ---- the models folder ----------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -137,7 +137,7 @@ int cli_no_model(cli *c, const char *model, const char *path) {
                     model, path);
 }
 
-/* ---- engine ----------------------------------------------------------------------------------- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 void cli_engine_options(const cli *c, sl_engine_options *options) {
     sl_engine_options_init(options);
@@ -175,9 +175,7 @@ int cli_engine_open(cli *c, const char *path, const sl_engine_options *options,
     if (c->quiet)
         line.out = NULL;
     sl_progress progress = {report_open, &line};
-    cli_signals_hold();
     sl_status st = sl_engine_open(path, options, &progress, engine, &err);
-    cli_signals_release();
     cli_progress_clear(&line);
     if (st == SL_OK && cli_signal()) {
         sl_engine_close(*engine);

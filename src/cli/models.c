@@ -49,7 +49,7 @@ int cli_doctor(cli *c) {
     return CLI_EXIT_OK;
 }
 
-/* ---- verify ----------------------------------------------------------------------------------- */
+/* ---- verify ---------------------------------------------------------------------------------- */
 
 struct verify {
     cli *c;
@@ -66,8 +66,8 @@ static bool report_verify(void *user, sl_phase phase, uint64_t done, uint64_t to
     return cli_signal() == 0;
 }
 
-// Lines of damage; with --json they become the strings of an array.
-static bool write_damage(void *user, const char *bytes, size_t n) {
+// Lines of damage and remarks; with --json they become the strings of an array.
+static bool write_line(void *user, const char *bytes, size_t n) {
     struct verify *v = user;
     cli_progress_clear(&v->line);
     if (!v->c->json)
@@ -111,10 +111,10 @@ int cli_verify(cli *c) {
     if (c->quiet)
         v.line.out = NULL;
     sl_progress progress = {report_verify, &v};
-    sl_sink sink = {write_damage, &v};
+    sl_sink sink = {write_line, &v};
     if (c->json) {
         cli_json_begin(&v.json, NULL, '{');
-        cli_json_begin(&v.json, "damage", '[');
+        cli_json_begin(&v.json, "lines", '[');
     }
     sl_status st = sl_verify(path, &progress, &sink, &n_damaged, &err);
     cli_progress_clear(&v.line);
@@ -142,9 +142,10 @@ int cli_verify(cli *c) {
     return CLI_EXIT_OK;
 }
 
-/* ---- ls --------------------------------------------------------------------------------------- */
+/* ---- ls -------------------------------------------------------------------------------------- */
 
-// Bytes of the files in a folder and in the folders directly in it, which is as deep as a model goes.
+// Bytes of the files in a folder and in the folders directly in it, which is as deep as a model
+// goes.
 static uint64_t folder_bytes(const char *path, int depth) {
     uint64_t total = 0;
     DIR *dir = opendir(path);
@@ -294,7 +295,7 @@ int cli_rm(cli *c) {
     return CLI_EXIT_OK;
 }
 
-/* ---- version ---------------------------------------------------------------------------------- */
+/* ---- version --------------------------------------------------------------------------------- */
 
 int cli_version(cli *c) {
     static const char *const checkpoints[] = {"mlx-community (affine 2, 3, 4, 5, 6, 8 bit)",

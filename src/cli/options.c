@@ -1,5 +1,6 @@
-/* The two tables and their parser: see options.h. Nothing here prints, allocates or knows what a verb
- * does; values are checked for their form, and what depends on a model is checked by the library. */
+/* The two tables and their parser: see options.h. Nothing here prints, allocates or knows what a
+ * verb does; values are checked for their form, and what depends on a model is checked by the
+ * library. */
 #include "cli/options.h"
 
 #include <math.h>
@@ -147,7 +148,7 @@ const cli_option cli_options[] = {
      "model's generation_config.json says."},
     {CLI_TOP_K, "top-k", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 0, UINT32_MAX,
      "Sample from the N likeliest tokens; 0 is off."},
-    {CLI_TOP_P, "top-p", 0, false, CLI_KIND_REAL, V(CLI_RUN), "P", NULL, 0, 1,
+    {CLI_TOP_P, "top-p", 0, false, CLI_KIND_REAL, V(CLI_RUN), "P", NULL, 1e-6, 1,
      "Sample from the likeliest tokens that together reach the probability P; 1 is off."},
     {CLI_MIN_P, "min-p", 0, false, CLI_KIND_REAL, V(CLI_RUN), "P", NULL, 0, 1,
      "Drop tokens less likely than P times the likeliest; 0 is off."},
@@ -217,7 +218,7 @@ const cli_option cli_options[] = {
 };
 const size_t cli_n_options = COUNT(cli_options);
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool say(char message[CLI_MESSAGE_MAX], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -334,7 +335,7 @@ static bool parse_choice(const char *option, const char *text, const char *choic
     return say(message, "%s: '" SHOWN "' is unknown: write %s", option, text, list);
 }
 
-/* ---- nearest names ---------------------------------------------------------------------------- */
+/* ---- nearest names --------------------------------------------------------------------------- */
 
 #define NAME_MAX_COMPARED 24
 
@@ -434,7 +435,7 @@ static bool unknown_option(cli_verb_id verb, const char *arg, size_t n,
                cli_verbs[verb].name, n > 64 ? 64 : (int)n, arg, cli_verbs[verb].name);
 }
 
-/* ---- parser ----------------------------------------------------------------------------------- */
+/* ---- parser ---------------------------------------------------------------------------------- */
 
 static bool set_option(cli_args *args, const cli_option *o, const char *value,
                        char message[CLI_MESSAGE_MAX]) {

@@ -1,8 +1,8 @@
 /* The command line as data: verbs and options in two tables, and the parser that reads them.
  *
- * Everything that describes the command line comes from these tables: parsing, --help, the man page, the
- * completion of bash and docs/commands.md (help.h). An option belongs to the verbs in its mask; two rows
- * may share a name when the verbs mean different things by it. */
+ * Everything that describes the command line comes from these tables: parsing, --help, the man
+ * page, the completion of bash and docs/commands.md (help.h). An option belongs to the verbs in its
+ * mask; two rows may share a name when the verbs mean different things by it. */
 #ifndef SL_CLI_OPTIONS_H
 #define SL_CLI_OPTIONS_H
 

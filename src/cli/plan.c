@@ -66,7 +66,10 @@ static void print_range(cli_out *out, const char *low, const char *high) {
 
 // Three digits are all that a forecast is worth.
 static void print_rate(cli_out *out, double low, double high) {
-    cli_print(out, high < 100 ? "%.3g to %.3g tok/s" : "%.0f to %.0f tok/s", low, high);
+    if (high > 0)
+        cli_print(out, high < 100 ? "%.3g to %.3g tok/s" : "%.0f to %.0f tok/s", low, high);
+    else
+        cli_print(out, low < 100 ? "%.3g tok/s and more" : "%.0f tok/s and more", low);
 }
 
 static void print_facts(cli_out *out, const sl_plan_info *p) {

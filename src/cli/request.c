@@ -80,7 +80,7 @@ void cli_request_reopen(cli_buffer *request) {
     request->n -= 2;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static size_t skip_space(const char *text, size_t len, size_t i) {
     while (i < len && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r'))

@@ -12,7 +12,8 @@
 #include "cli/signals.h"
 #include "cli/talk.h"
 
-// Where the prompt comes from: text, then a file or standard input, each NULL or closed when absent.
+// Where the prompt comes from: text, then a file or standard input, each NULL or closed when
+// absent.
 struct prompt {
     const char *argument;
     cli_input file; // -f, or --chat
@@ -212,7 +213,7 @@ static int answer_once(cli_talk *t, struct prompt *p) {
     return exit_code;
 }
 
-/* ---- models that are not converted yet ----------------------------------------------------------- */
+/* ---- models that are not converted yet ------------------------------------------------------- */
 
 // Convert in a child, so that the peak of its memory is not ours: it does not know of the budget.
 static int convert_in_child(cli *c, const char *src, const char *dst) {

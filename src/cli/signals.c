@@ -1,5 +1,5 @@
-/* Signals: see signals.h. The two variables below are mutable globals because a handler has no other way
- * to reach the program. */
+/* Signals: see signals.h. The two variables below are mutable globals because a handler has no
+ * other way to reach the program. */
 #include "cli/signals.h"
 
 #include <errno.h>
@@ -36,13 +36,6 @@ void cli_signals_catch(void) {
 }
 
 int cli_signal(void) {
-    sigset_t pending;
-    if (!last_signal && sigpending(&pending) == 0) {
-        if (sigismember(&pending, SIGTERM) == 1)
-            return SIGTERM;
-        if (sigismember(&pending, SIGINT) == 1)
-            return SIGINT;
-    }
     return last_signal;
 }
 
@@ -54,31 +47,19 @@ void cli_signals_cancel(sl_session *session) {
     atomic_store_explicit(&running, session, memory_order_relaxed);
 }
 
-void cli_signals_hold(void) {
-    sigset_t set = caught_set();
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
-void cli_signals_release(void) {
-    sigset_t set = caught_set();
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
-
 bool cli_signals_wait_readable(int fd) {
-    sigset_t unblocked;
+    sigset_t ours = caught_set(), before;
     fd_set readable;
     int n = 0;
-    cli_signals_hold();
-    pthread_sigmask(SIG_BLOCK, NULL, &unblocked);
-    sigdelset(&unblocked, SIGINT);
-    sigdelset(&unblocked, SIGTERM);
+    // Held back between the look at the flag and the wait, where one would be lost otherwise.
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
     while (n == 0 && !last_signal) {
         FD_ZERO(&readable);
         FD_SET(fd, &readable);
-        n = pselect(fd + 1, &readable, NULL, NULL, NULL, &unblocked);
+        n = pselect(fd + 1, &readable, NULL, NULL, NULL, &before);
         if (n < 0 && errno == EINTR)
             n = 0; // ours ends the loop; another, such as a change of the window's size, does not
     }
-    cli_signals_release();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return last_signal == 0;
 }

@@ -1,7 +1,9 @@
-/* SIGINT and SIGTERM as a flag that the verbs look at, and as sl_session_cancel() while a session works.
+/* SIGINT and SIGTERM as a flag that the verbs look at, and as sl_session_cancel() while a session
+ * works.
  *
- * The handler does these two things and nothing else. A signal that was ignored when the program started
- * (a background job of a script, nohup) stays ignored. */
+ * The handler does these two things and nothing else, on the main thread: the library's threads
+ * take no signals, so a read or write that waits there wakes up. A signal that was ignored when the
+ * program started (a background job of a script, nohup) stays ignored. */
 #ifndef SL_CLI_SIGNALS_H
 #define SL_CLI_SIGNALS_H
 
@@ -10,23 +12,18 @@
 
 #include "sluice.h"
 
-/* From now on the two signals set the flag instead of ending the process. Interrupted reads and writes
- * return EINTR. */
+/* From now on the two signals set the flag instead of ending the process. Interrupted reads and
+ * writes return EINTR. */
 void cli_signals_catch(void);
-/* The last signal that came (also one that is held back), or 0. */
+/* The last signal that came, or 0. */
 int cli_signal(void);
 void cli_signal_clear(void);
 
 /* While session is not NULL, a signal also cancels it. */
 void cli_signals_cancel(sl_session *session);
 
-/* Hold the signals back while threads are created: these inherit the mask, so that the kernel delivers
- * to the main thread alone and a waiting read there always wakes up. */
-void cli_signals_hold(void);
-void cli_signals_release(void);
-
-/* Wait until fd can be read. False when a signal came first; a signal that came before the call counts,
- * so none is lost between the look at the flag and the wait. */
+/* Wait until fd can be read. False when a signal came first; a signal that came before the call
+ * counts, so none is lost between the look at the flag and the wait. */
 bool cli_signals_wait_readable(int fd);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "cli/signals.h"
 
-/* ---- open ------------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static uint64_t draw_seed(void) {
     uint32_t seed = 0;
@@ -118,7 +118,7 @@ void cli_talk_close(cli_talk *t) {
     memset(t, 0, sizeof(*t));
 }
 
-/* ---- prompt ----------------------------------------------------------------------------------- */
+/* ---- prompt ---------------------------------------------------------------------------------- */
 
 int cli_talk_render(cli_talk *t) {
     sl_error err;
@@ -170,10 +170,11 @@ static bool ends_in_reasoning(const cli_buffer *text) {
            memcmp(text->bytes + n - (sizeof(mark) - 1), mark, sizeof(mark) - 1) == 0;
 }
 
-/* ---- answer ----------------------------------------------------------------------------------- */
+/* ---- answer ---------------------------------------------------------------------------------- */
 
-// With --json the pieces are kept in the text buffer as they come: kind, length, bytes. Pieces of a kind
-// that follow each other become one, except for tool calls, each of which is a value of its own.
+// With --json the pieces are kept in the text buffer as they come: kind, length, bytes. Pieces of a
+// kind that follow each other become one, except for tool calls, each of which is a value of its
+// own.
 struct piece {
     uint32_t kind, n;
 };
@@ -306,8 +307,8 @@ int cli_talk_generate(cli_talk *t, const char *tools, bool keep_in_request) {
     if (c->quiet)
         t->line.out = NULL;
     cli_signals_cancel(t->session);
-    // A signal that came before has not reached the session; one that canceled an answer in its very last
-    // moment would stop the next one, which is then simply begun again.
+    // A signal that came before has not reached the session; one that canceled an answer in its
+    // very last moment would stop the next one, which is then simply begun again.
     for (int attempt = 0, again = 1; again && attempt < 2; attempt++) {
         sl_session_reset(t->session);
         st = cli_signal() ? SL_ERR_CANCELED
@@ -332,7 +333,7 @@ int cli_talk_generate(cli_talk *t, const char *tools, bool keep_in_request) {
     return st == SL_OK ? CLI_EXIT_OK : cli_fail_status(c, &err);
 }
 
-/* ---- afterwards ------------------------------------------------------------------------------- */
+/* ---- afterwards ------------------------------------------------------------------------------ */
 
 static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;

@@ -1,8 +1,8 @@
 /* A model that is open for answering, and one answer: render, tokenize, generate, show.
  *
- * All buffers are made when the model is opened, from the engine's own measure, and only the pages that
- * are written count: the request and the text at sl_engine_text_max() bytes each, and the ids of one
- * context. Nothing is allocated while a prompt is read or an answer generated. */
+ * All buffers are made when the model is opened, from the engine's own measure, and only the pages
+ * that are written count: the request and the text at sl_engine_text_max() bytes each, and the ids
+ * of one context. Nothing is allocated while a prompt is read or an answer generated. */
 #ifndef SL_CLI_TALK_H
 #define SL_CLI_TALK_H
 
@@ -34,16 +34,17 @@ typedef struct cli_talk {
     bool keep_in_request; // the answer's text becomes part of the request
 } cli_talk;
 
-/* Open the store at path as the options say and print the defaults that are used. On failure the error is
- * reported, nothing needs closing, and the exit code is returned. */
+/* Open the store at path as the options say and print the defaults that are used. On failure the
+ * error is reported, nothing needs closing, and the exit code is returned. */
 int cli_talk_open(cli *c, const char *path, cli_talk *t);
 void cli_talk_close(cli_talk *t);
 
 /* Each reports its error and returns the exit code, 0 on success. */
 int cli_talk_render(cli_talk *t);   // request -> text
 int cli_talk_tokenize(cli_talk *t); // text -> ids; the context must hold them
-/* Forget what the session holds, then answer the prompt in ids: text to standard output as it comes. 0
- * also for an answer that was canceled: result.finish tells. tools: JSON, NUL-terminated, or NULL. */
+/* Forget what the session holds, then answer the prompt in ids: text to standard output as it
+ * comes. 0 also for an answer that was canceled: result.finish tells. tools: JSON, NUL-terminated,
+ * or NULL. */
 int cli_talk_generate(cli_talk *t, const char *tools, bool keep_in_request);
 
 void cli_talk_print_stats(cli_talk *t);

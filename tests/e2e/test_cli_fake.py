@@ -385,7 +385,7 @@ def test_verify(cli, home):
     assert r.returncode == 4 and "experts/003.bin: record 5" in r.stdout and "2 records" in r.stderr
     r = cli("verify", "demo", "--json")
     o = json.loads(r.stdout)
-    assert r.returncode == 4 and o["damage"] == ['experts/003.bin: record 5 is "damaged"', "experts/004.bin: record 6"]
+    assert r.returncode == 4 and o["lines"] == ['experts/003.bin: record 5 is "damaged"', "experts/004.bin: record 6"]
     assert o["damaged"] == 2 and not o["ok"] and o["error"]["code"] == "corrupt"
 
 

@@ -1,13 +1,14 @@
-/* A stand-in for the library behind sluice.h: no model, no numbers, the same contract. The command line is
- * tested against it, in unit tests and as the program sluice_fake, because it does on demand what an
- * engine does rarely: fail in the middle of an answer, think, call a tool, fill a context, answer slowly.
+/* A stand-in for the library behind sluice.h: no model, no numbers, the same contract. The command
+ * line is tested against it, in unit tests and as the program sluice_fake, because it does on
+ * demand what an engine does rarely: fail in the middle of an answer, think, call a tool, fill a
+ * context, answer slowly.
  *
- * A store is a folder with a manifest.json, a checkpoint one with a config.json. A token is a byte. The
- * template renders its JSON as it is. What is answered follows from the last user message:
- *   long         words without end, one in 5 ms        think    reasoning, then text
- *   tool         a tool call                           fail     an I/O error after one word
- *   control      an escape sequence                    request  the request as it came
- *   tools        the schemas that came along           anything else: "You said: ..." */
+ * A store is a folder with a manifest.json, a checkpoint one with a config.json. A token is a byte.
+ * The template renders its JSON as it is. What is answered follows from the last user message: long
+ * words without end, one in 5 ms        think    reasoning, then text tool         a tool call fail
+ * an I/O error after one word control      an escape sequence                    request  the
+ * request as it came tools        the schemas that came along           anything else: "You said:
+ * ..." */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ sl_status sl_model_path(const char *model, char *out, size_t cap, sl_error *err)
     return SL_OK;
 }
 
-/* ---- plan and engine ---------------------------------------------------------------------------- */
+/* ---- plan and engine ------------------------------------------------------------------------- */
 
 void sl_engine_options_init(sl_engine_options *options) {
     memset(options, 0, sizeof(*options));
@@ -235,7 +236,7 @@ sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len, bo
                       : sl_fail(err, SL_ERR_CONTEXT, "%zu tokens do not fit in %zu", len, cap);
 }
 
-/* ---- session -------------------------------------------------------------------------------------- */
+/* ---- session --------------------------------------------------------------------------------- */
 
 sl_status sl_session_open(sl_engine *engine, sl_session **out, sl_error *err) {
     (void)err;
@@ -359,7 +360,7 @@ sl_status sl_session_generate(sl_session *session, const sl_generate_request *re
     return SL_OK;
 }
 
-/* ---- tools ---------------------------------------------------------------------------------------- */
+/* ---- tools ----------------------------------------------------------------------------------- */
 
 void sl_convert_options_init(sl_convert_options *options) {
     memset(options, 0, sizeof(*options));

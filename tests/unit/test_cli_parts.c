@@ -1,4 +1,5 @@
-/* The small parts of the command line: numbers for people, wrapping, UTF-8, JSON, requests, ids, inputs. */
+/* The small parts of the command line: numbers for people, wrapping, UTF-8, JSON, requests, ids,
+ * inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,7 +161,7 @@ static void json_is_written(void **state) {
         "[18446744073709551615, {}], \"r\": 0.25, \"b\": false, \"w\": {}}");
 }
 
-/* ---- requests ------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void requests_are_built(void **state) {
     (void)state;
@@ -277,7 +278,7 @@ static void defaults_go_in_front(void **state) {
     assert_int_equal(request.n, 3);
 }
 
-/* ---- inputs --------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static void ids_are_read(void **state) {
     (void)state;
