@@ -23,7 +23,7 @@ STANDS_ON = {
     "model": ["backend"],
     "store": ["io", "tensor", "model"],
     "vision": ["backend"],
-    "plan": ["model", "store"],
+    "plan": ["model", "store", "text"],  # of these only the numbers
     "convert": ["store", "tensor", "text"],
     "engine": ["plan", "model", "store", "text", "vision", "io"],
     "api": ["engine", "convert"],

@@ -11,25 +11,25 @@ common=(-fsyntax-only -Isrc -Iinclude -Wall -Wextra -Werror)
 x86=(-mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 failed=0 count=0
 
-try() {
+try() {   # compiler and flags; compiles an include of $header
     count=$((count + 1))
-    "$@" || { failed=$((failed + 1)); echo "does not compile alone: $*"; }
+    "$@" "${common[@]}" - <<<"#include \"${header#*/}\"" && return
+    failed=$((failed + 1))
+    echo "$header does not compile alone with $1"
 }
 
-# A header given as the main file warns about unused statics; an include of it does not.
 for header in $(git ls-files 'src/*.h' 'include/*.h' ':!src/kernels/lanes/'); do
-    include="#include \"${header#*/}\""
     case $header in
     src/kernels/arm/*)
-        try aarch64-linux-gnu-gcc -std=c17 "${common[@]}" -x c - <<<"$include"
+        try aarch64-linux-gnu-gcc -std=c17 -x c
         continue
         ;;
     src/kernels/x86/*) flags=("${x86[@]}") ;;
     *) flags=() ;;
     esac
-    try gcc -std=c17 "${common[@]}" "${flags[@]}" -x c - <<<"$include"
-    try clang -std=c17 "${common[@]}" "${flags[@]}" -x c - <<<"$include"
-    case $header in include/*) try clang -std=c++17 "${common[@]}" -x c++ - <<<"$include" ;; esac
+    try gcc -std=c17 "${flags[@]}" -x c
+    try clang -std=c17 "${flags[@]}" -x c
+    case $header in include/*) try clang -std=c++17 -x c++ ;; esac
 done
 echo "$count compilations, $failed failed"
 [ "$failed" -eq 0 ] && [ "$count" -gt 0 ]
