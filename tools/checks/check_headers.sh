@@ -13,8 +13,10 @@ failed=0 count=0
 
 try() {   # compiler and flags; compiles an include of $header
     count=$((count + 1))
-    "$@" "${common[@]}" - <<<"#include \"${header#*/}\"" && return
+    local messages
+    messages=$("$@" "${common[@]}" - 2>&1 <<<"#include \"${header#*/}\"") && return
     failed=$((failed + 1))
+    head -n 8 <<<"$messages"
     echo "$header does not compile alone with $1"
 }
 
