@@ -3,6 +3,8 @@
 #ifndef SL_KERNELS_LANES_PRODUCT_H
 #define SL_KERNELS_LANES_PRODUCT_H
 
+#include "kernels/lanes/tiles.h"
+
 /* The bytes of one block of a row: 16 lanes of 8 elements. */
 SL_INLINE size_t lanes_block_bytes(sl_dtype dtype) {
     switch (dtype) {
@@ -199,9 +201,6 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     }
 }
 
-/* Rows per pass over the columns: their weights should stay in the second cache. */
-#define LANES_PANEL 64u
-
 SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                           const sl_columns *x, uint32_t column, sl_dtype dtype, int n, float *y,
                           size_t y_stride) {
@@ -220,25 +219,10 @@ SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_e
 
 SL_INLINE void lanes_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                              const sl_columns *x, float *y, size_t y_stride, sl_dtype dtype) {
-    for (uint32_t begin = row_begin; begin < row_end; begin += LANES_PANEL) {
-        const uint32_t end = row_end - begin < LANES_PANEL ? row_end : begin + LANES_PANEL;
-        for (uint32_t column = 0; column < x->n; column += SL_TILE) {
-            switch (x->n - column) {
-            case 1:
-                lanes_tile(w, begin, end, x, column, dtype, 1, y, y_stride);
-                break;
-            case 2:
-                lanes_tile(w, begin, end, x, column, dtype, 2, y, y_stride);
-                break;
-            case 3:
-                lanes_tile(w, begin, end, x, column, dtype, 3, y, y_stride);
-                break;
-            default:
-                lanes_tile(w, begin, end, x, column, dtype, 4, y, y_stride);
-                break;
-            }
-        }
-    }
+    const uint32_t panel = sl_panel_rows(sl_blocks(w->shape.cols) * lanes_block_bytes(dtype), 1);
+#define TILE(begin, end, column, n) lanes_tile(w, begin, end, x, column, dtype, n, y, y_stride)
+    SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
+#undef TILE
 }
 
 #define LANES_PRODUCT(name, dtype)                                                                 \

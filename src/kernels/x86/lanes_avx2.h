@@ -103,26 +103,32 @@ SL_INLINE void l_tree4(float *out, const lanes v[4]) {
 SL_INLINE __m256 l_widen_bf16(__m128i halves) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
+/* n 16-bit elements, 1 <= n <= 16, then zeros: dwords are loaded under a mask, and the last element,
+ * which may be half a dword, is put in by itself. */
+SL_INLINE __m256i w_load_halves(const char *p, uint32_t n) {
+    const __m256i place = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m256i pairs = _mm256_maskload_epi32((const int *)p, l_mask8((int32_t)(n / 2)));
+    uint16_t last;
+    memcpy(&last, p + (n - 1) * 2, sizeof(last));
+    const __m256i only_last = _mm256_cmpeq_epi16(place, _mm256_set1_epi16((short)(n - 1)));
+    return _mm256_or_si256(pairs, _mm256_and_si256(only_last, _mm256_set1_epi16((short)last)));
+}
 SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     if (dtype == SL_DTYPE_F32) {
         return l_load_part((const float *)p + at, n);
     }
-    uint16_t part[16];
-    const char *halves = (const char *)p + at * 2;
-    if (n < 16) { // AVX2 has no masked load of 16-bit elements
-        memset(part, 0, sizeof(part));
-        memcpy(part, halves, n * sizeof(uint16_t));
-        halves = (const char *)part;
-    }
-    const __m128i lo = _mm_loadu_si128((const __m128i *)halves);
-    const __m128i hi = _mm_loadu_si128((const __m128i *)(halves + 16));
+    const char *from = (const char *)p + at * 2;
+    const __m256i halves =
+        n == 16 ? _mm256_loadu_si256((const __m256i *)from) : w_load_halves(from, n);
     if (dtype == SL_DTYPE_BF16) {
-        return (lanes){l_widen_bf16(lo), l_widen_bf16(hi)};
+        return (lanes){l_widen_bf16(_mm256_castsi256_si128(halves)),
+                       l_widen_bf16(_mm256_extracti128_si256(halves, 1))};
     }
-    float wide[16]; // F16C is not part of the level
-    memcpy(part, halves, sizeof(part));
+    uint16_t narrow[16]; // F16C is not part of the level
+    float wide[16];
+    _mm256_storeu_si256((__m256i *)narrow, halves);
     for (int i = 0; i < 16; i++) {
-        wide[i] = sl__widen_f16(part[i]);
+        wide[i] = sl__widen_f16(narrow[i]);
     }
     return l_load(wide);
 }

@@ -1,0 +1,162 @@
+/* Products of 4-bit weights in AVX-512: four rows at a time with the columns of a tile.
+ *
+ * The sixteen chains of a 4 x 4 tile and their operands fill the register file, so the lanes' sums stay
+ * in the first cache and are fetched once per block. Codes are decoded inside the tile: there is no
+ * buffer of widened weights, and a tile of columns costs one pass over the codes. A single column takes
+ * the same path; the four rows it reads at once are fetched ahead by hand, because the processor's own
+ * prefetching follows one stream better than four. */
+#include "kernels/x86/lanes_avx512.h"
+#include "kernels/lanes/tiles.h"
+#include "kernels/x86/x86.h"
+
+#define ROWS 4
+
+/* The four low bits of each word, centred, looked up in a register. */
+SL_INLINE __m512 q4_code(__m512i word) {
+    const __m512 centred = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(word, centred);
+}
+
+/* One block: the tile's chains, then their turn in the sums. */
+SL_INLINE void q4_block(__m512i codes[ROWS], const __m512 scales[ROWS], const float *x, int n,
+                        float *sums) {
+    __m512 p[ROWS][SL_TILE];
+    SL_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m512 xj[SL_TILE];
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            xj[k] = _mm512_load_ps(x + (j * n + k) * 16);
+            __asm__("" : "+v"(xj[k])); // loaded once, not folded into four multiplications
+        }
+        SL_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            const __m512 code = q4_code(codes[r]);
+            codes[r] = _mm512_srli_epi32(codes[r], 4);
+            SL_UNROLL
+            for (int k = 0; k < n; k++) {
+                p[r][k] =
+                    j == 0 ? _mm512_mul_ps(code, xj[k]) : _mm512_fmadd_ps(code, xj[k], p[r][k]);
+            }
+        }
+    }
+    SL_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            float *sum = sums + (r * n + k) * 16;
+            _mm512_store_ps(sum, _mm512_fmadd_ps(scales[r], p[r][k], _mm512_load_ps(sum)));
+        }
+    }
+}
+
+/* The sums of one row and n columns start from the biases. */
+SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
+                         const float *group_sums, uint32_t stride, int n, float *sums) {
+    const sl_dtype dtype = w->shape.scale_dtype;
+    __m512 a[SL_TILE];
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        a[k] = _mm512_setzero_ps();
+    }
+    for (uint32_t g = 0; g < n_groups; g += SL_LANES) {
+        const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+        const __m512 scale = l_widen(w->scales, dtype, row_groups + g, part);
+        const __m512 bias = l_widen(w->biases, dtype, row_groups + g, part);
+        const __m512 b = _mm512_fmadd_ps(_mm512_set1_ps(8.0f), scale, bias);
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride + g);
+            a[k] = _mm512_mask3_fmadd_ps(b, sum, a[k], l_mask(part));
+        }
+    }
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        _mm512_store_ps(sums + k * 16, a[k]);
+    }
+}
+
+/* Rows row .. row + n_rows - 1, at most four; what is missing repeats the first and is dropped. */
+SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const float *tile,
+                       const float *group_sums, int n, float *y, size_t y_stride) {
+    SL_ALIGNED(64) float sums[ROWS * SL_TILE * SL_LANES];
+    const uint32_t n_inputs = w->shape.cols;
+    const uint32_t group = w->shape.group;
+    const uint32_t n_groups = n_inputs / group;
+    const uint32_t n_blocks = sl_blocks(n_inputs);
+    const uint32_t chunk_blocks = SL_LANES * group / SL_BLOCK; // blocks of 16 groups
+    const size_t row_bytes = n_inputs / 2;
+    const size_t ahead = SL_ALIGN_UP(2048, ROWS * row_bytes); // whole tiles, and 2 KiB at least
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i first_group = _mm512_srli_epi32(lane, group == 128 ? 4 : group == 64 ? 3 : 2);
+    const __m512i next_block = _mm512_set1_epi32((int)(SL_BLOCK / group));
+    const char *codes[ROWS];
+    size_t row_groups[ROWS];
+    SL_UNROLL
+    for (uint32_t r = 0; r < ROWS; r++) {
+        const uint32_t at = r < n_rows ? row + r : row;
+        codes[r] = (const char *)w->codes + at * row_bytes;
+        row_groups[r] = (size_t)at * n_groups;
+        q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
+                  sums + r * (unsigned)n * SL_LANES);
+    }
+    for (uint32_t first = 0; first < n_blocks; first += chunk_blocks) {
+        const uint32_t g = first * (SL_BLOCK / group);
+        const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+        const uint32_t end = n_blocks - first < chunk_blocks ? n_blocks : first + chunk_blocks;
+        __m512i groups = first_group;
+        __m512 chunk[ROWS];
+        SL_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            chunk[r] = l_widen(w->scales, w->shape.scale_dtype, row_groups[r] + g, part);
+        }
+        for (uint32_t b = first; b < end; b++) {
+            const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
+            const __mmask16 present = n_words < 16 ? l_mask(n_words) : (__mmask16)0xffff;
+            __m512i c[ROWS];
+            __m512 scales[ROWS];
+            SL_UNROLL
+            for (int r = 0; r < ROWS; r++) { // words past the last input hold eight codes of 8
+                c[r] = _mm512_mask_loadu_epi32(_mm512_set1_epi32((int)0x88888888u), present,
+                                               codes[r] + (size_t)b * 64);
+                _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
+                scales[r] = _mm512_permutexvar_ps(groups, chunk[r]);
+            }
+            groups = _mm512_add_epi32(groups, next_block);
+            q4_block(c, scales, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, sums);
+        }
+    }
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        const float *s = sums + k * 16;
+        const int next = n * 16;
+        const __m128 out =
+            l_tree4_sums(l_load(s), l_load(s + next), l_load(s + 2 * next), l_load(s + 3 * next));
+        float *to = y + (size_t)k * y_stride + row;
+        if (n_rows == ROWS) {
+            _mm_storeu_ps(to, out);
+        } else { // no masked store: gcc 12 makes it a vextractf32x4, whose mask does not stop faults
+            float some[ROWS];
+            _mm_storeu_ps(some, out);
+            memcpy(to, some, n_rows * sizeof(float));
+        }
+    }
+}
+
+SL_INLINE void q4_rows(const sl_matrix *w, uint32_t begin, uint32_t end, const sl_columns *x,
+                       uint32_t column, int n, float *y, size_t y_stride) {
+    const float *tile = x->xp + column * sl_pack_floats(x->n_inputs);
+    const float *sums = x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group);
+    for (uint32_t row = begin; row < end; row += ROWS) {
+        q4_tile(w, row, end - row < ROWS ? end - row : ROWS, tile, sums, n, y + column * y_stride,
+                y_stride);
+    }
+}
+
+void sl__avx512_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                           const sl_columns *x, float *y, size_t y_stride) {
+    const uint32_t panel = sl_panel_rows(w->shape.cols / 2, ROWS);
+#define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, y, y_stride)
+    SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
+#undef TILE
+}
