@@ -493,7 +493,9 @@ bool sl__tpl_loop_reach(tpl_run *run, tpl_loop *loop, uint32_t i, bool *exists) 
     return true;
 }
 
-static flow run_loop(tpl_run *run, tpl_loop *loop, tpl_scope *scope) {
+// *completed: some turn ran to its end. That, and not whether there was an item, is what Jinja's else
+// looks at.
+static flow run_loop(tpl_run *run, tpl_loop *loop, tpl_scope *scope, bool *completed) {
     const tpl_val self = {.type = TPL_V_LOOP, .loop = loop};
     for (;; loop->index0++) {
         bool exists;
@@ -513,6 +515,7 @@ static flow run_loop(tpl_run *run, tpl_loop *loop, tpl_scope *scope) {
             return FLOW_NEXT;
         if (f == FLOW_FAIL)
             return f;
+        *completed |= f == FLOW_NEXT;
     }
 }
 
@@ -534,9 +537,10 @@ static SL_NOINLINE flow exec_for(tpl_run *run, const tpl_node *node) {
         loop->kept = loop->items;
         loop->n_kept = loop->n_tried = loop->n;
     }
-    flow f = run_loop(run, loop, scope);
+    bool completed = false;
+    flow f = run_loop(run, loop, scope, &completed);
     run->scope = outer;
-    if (f == FLOW_NEXT && loop->n_kept == 0 && node->c->c) {
+    if (f == FLOW_NEXT && !completed && node->c->c) {
         if (!(run->scope = new_scope(run, outer)))
             f = FLOW_FAIL;
         else

@@ -765,11 +765,11 @@ static bool attribute(tpl_run *run, tpl_val item, const tpl_val *path, const tpl
     }
     const char *at = path->s, *end = tpl_is_str(path) ? at + path->len : at;
     for (bool more = true; more;) {
-        tpl_val part = *path;
+        tpl_val part = *path, object = item;
         more = false;
         if (tpl_is_str(path))
             part = path_part(&at, end, &more);
-        if (!sl__tpl_item(run, &item, &part, &item) || !sl__tpl_steps(run, 1))
+        if (!sl__tpl_item(run, &object, &part, &item) || !sl__tpl_steps(run, 1))
             return false;
         if (item.type == TPL_V_UNDEFINED && missing && given(missing) &&
             missing->type != TPL_V_NONE)
@@ -1410,7 +1410,8 @@ TEST_OF(test_mapping, self->type == TPL_V_DICT)
 TEST_OF(test_sequence,
         self->type == TPL_V_UNDEFINED || (self->type >= TPL_V_STR && self->type <= TPL_V_DICT))
 TEST_OF(test_iterable, sl__tpl_is_iterable(self))
-TEST_OF(test_callable, self->type >= TPL_V_MACRO)
+// Undefined can be called; it raises.
+TEST_OF(test_callable, self->type >= TPL_V_MACRO || self->type == TPL_V_UNDEFINED)
 TEST_OF(test_escaped, tpl_is_str(self) && self->markup)
 TEST_OF(test_filter, tpl_is_str(self) && sl__tpl_find_filter(self->s, self->len))
 TEST_OF(test_test, tpl_is_str(self) && sl__tpl_find_test(self->s, self->len))

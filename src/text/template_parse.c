@@ -822,22 +822,30 @@ static tpl_node *parse_subscript(parser *p, tpl_node *object) {
         return item;
     }
     advance(p);
-    if (p->tok.kind == TK_RBRACKET) {
-        unexpected(p, "an index");
-        return lost(p);
-    }
-    tpl_node *start = parse_index(p);
-    tpl_node *node = new_node(p, p->tok.kind == TK_COLON ? TPL_SLICE : TPL_ITEM, at);
+    tpl_node *start = p->tok.kind == TK_RBRACKET ? NULL : parse_index(p);
+    bool slice = start && p->tok.kind == TK_COLON;
+    tpl_node *node = new_node(p, slice ? TPL_SLICE : TPL_ITEM, at);
     tpl_node **tail = &node->b;
     node->a = adopt(p, node, object);
-    append(p, node, &tail, start);
-    if (skip_kind(p, TK_COLON)) {
+    if (slice) {
+        append(p, node, &tail, start);
+        advance(p);
         append(p, node, &tail, parse_index(p));
         bool step = skip_kind(p, TK_COLON);
         append(p, node, &tail, step ? parse_index(p) : new_node(p, TPL_ABSENT, p->tok.at));
+        if (p->tok.kind == TK_COMMA)
+            fail_at(p, SL_ERR_UNSUPPORTED, p->tok.at, "a slice beside another index");
+    } else if (start && p->tok.kind != TK_COMMA) {
+        append(p, node, &tail, start);
+    } else {
+        // None or several make a tuple, which is a key that a dict may have.
+        tpl_node *tuple = new_node(p, TPL_TUPLE, at), **items = &tuple->a;
+        if (start)
+            append(p, tuple, &items, start);
+        while (skip_kind(p, TK_COMMA))
+            append(p, tuple, &items, parse_expression(p, true));
+        append(p, node, &tail, tuple);
     }
-    if (p->tok.kind == TK_COMMA)
-        fail_at(p, SL_ERR_UNSUPPORTED, p->tok.at, "more than one index");
     expect(p, TK_RBRACKET, "']'");
     return node;
 }
@@ -1223,6 +1231,10 @@ static tpl_node *parse_macro(parser *p, size_t at) {
                     p->tok.text);
         if (is_among(p, "true True false False none None"))
             fail_at(p, SL_ERR_SYNTAX, p->tok.at, "cannot assign to this name");
+        for (const tpl_node *other = node->a; other && !p->status; other = other->next) {
+            if (other->len == param->len && memcmp(other->text, param->text, param->len) == 0)
+                fail_at(p, SL_ERR_SYNTAX, param->at, "two parameters of one name");
+        }
         expect(p, TK_NAME, "the name of a parameter");
         if (skip_kind(p, TK_ASSIGN)) {
             param->a = adopt(p, param, parse_expression(p, true));

@@ -1271,8 +1271,6 @@ static void json_string(tpl_text *text, const tpl_val *v, bool ascii) {
             hit = (unsigned char)shorts[k] == cp ? shorts + k + 1 : NULL;
         if (hit)
             snprintf(form, sizeof(form), "\\%c", *hit);
-        else if (cp == 0x7f)
-            snprintf(form, sizeof(form), "\x7f");
         else if (cp < 0x10000)
             snprintf(form, sizeof(form), "\\u%04x", cp);
         else
