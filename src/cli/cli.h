@@ -70,6 +70,10 @@ bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PAT
 /* Report that there is no model at path: where it was looked for, and what there is. Returns 4. */
 int cli_no_model(cli *c, const char *model, const char *path);
 
+/* Make the folders above path that are missing, for the person alone (0700). path is changed and
+ * changed back. False: errno says why, and path ends at the folder that could not be made. */
+bool cli_make_folders_above(char *path);
+
 /* A path as one argument of a shell command, quoted where it needs to be. buffer gets the text, or
  * path itself where it does not fit. */
 const char *cli_quoted(const char *path, char *buffer, size_t cap);

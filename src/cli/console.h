@@ -43,7 +43,7 @@ bool cli_flush(cli_out *out);
  * indented by `indent`. A newline in text starts a new line; spaces that follow it are kept. Ends
  * without a newline. */
 void cli_wrap(cli_out *out, const char *text, int column, int indent);
-/* A message for people: wrapped on a terminal, as it is elsewhere, so that tools see whole lines. */
+/* A message for people: wrapped on a terminal, as it is elsewhere, so tools see whole lines. */
 void cli_message(cli_out *out, const char *text, int column);
 
 #define CLI_NUMBER_MAX 32

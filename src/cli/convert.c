@@ -1,4 +1,5 @@
 /* The verb convert. See cli.h. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,14 +73,13 @@ static void print_report_json(cli *c, const char *dst, const sl_convert_report *
     cli_puts(&c->out, "\n");
 }
 
-// The name that leads back to dst: without the models folder when it lies in there.
-static const char *short_name(const char *dst) {
+// True when dst lies directly in the models folder, which then is what its name is looked up in.
+static bool in_models_folder(const char *dst) {
     char folder[CLI_PATH_MAX];
     if (sl_models_folder(folder, sizeof(folder), NULL) != SL_OK)
-        return dst;
+        return false;
     size_t n = strlen(folder);
-    return strncmp(dst, folder, n) == 0 && dst[n] == '/' && !strchr(dst + n + 1, '/') ? dst + n + 1
-                                                                                      : dst;
+    return strncmp(dst, folder, n) == 0 && dst[n] == '/' && !strchr(dst + n + 1, '/');
 }
 
 static void print_report(cli *c, const char *dst, const sl_convert_report *r) {
@@ -95,13 +95,13 @@ static void print_report(cli *c, const char *dst, const sl_convert_report *r) {
     if (r->n_skipped > 0)
         cli_print(out, ", %u tensors left out", r->n_skipped);
     cli_puts(out, "\n");
-    if (*r->notes) {
-        cli_wrap(out, r->notes, 0, 0);
+    cli_wrap(out, r->notes, 0, 0);
+    if (out->mid_line)
         cli_puts(out, "\n");
-    }
     if (r->has_tokenizer && r->has_template)
         cli_print(out, "Next: sluice run %s\n",
-                  cli_quoted(short_name(dst), quoted, sizeof(quoted)));
+                  cli_quoted(in_models_folder(dst) ? strrchr(dst, '/') + 1 : dst, quoted,
+                             sizeof(quoted)));
     else
         cli_print(out, "It has no %s: 'sluice logits' works, 'sluice run' does not%s\n",
                   r->has_tokenizer ? "chat template" : "tokenizer",
@@ -112,6 +112,10 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
     sl_error err;
     sl_convert_report report;
     cli_progress line;
+    char parents[CLI_PATH_MAX];
+    snprintf(parents, sizeof(parents), "%s", dst);
+    if (in_models_folder(dst) && !cli_make_folders_above(parents))
+        return cli_fail(c, CLI_EXIT_FAILED, "io", "making '%s': %s", parents, strerror(errno));
     memset(&report, 0, sizeof(report));
     cli_signals_catch();
     cli_progress_init(&line, &c->err, "converting", false);

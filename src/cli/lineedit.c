@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/signals.h"
@@ -34,16 +33,9 @@ static void find_history(cli_editor *e) {
         e->history_path[0] = '\0';
         return;
     }
-    for (char *slash = e->history_path + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        bool there = mkdir(e->history_path, 0700) == 0 || errno == EEXIST;
-        if (!there)
-            cli_note(e->c, "no history is kept: making '%s': %s", e->history_path, strerror(errno));
-        *slash = '/';
-        if (!there) {
-            e->history_path[0] = '\0';
-            return;
-        }
+    if (!cli_make_folders_above(e->history_path)) {
+        cli_note(e->c, "no history is kept: making '%s': %s", e->history_path, strerror(errno));
+        e->history_path[0] = '\0';
     }
 }
 

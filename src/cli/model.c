@@ -23,6 +23,16 @@ bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PAT
     return false;
 }
 
+bool cli_make_folders_above(char *path) {
+    for (char *slash = path; (slash = strchr(slash + 1, '/'));) {
+        *slash = '\0';
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return false;
+        *slash = '/';
+    }
+    return true;
+}
+
 const char *cli_quoted(const char *path, char *buffer, size_t cap) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";

@@ -106,10 +106,13 @@ static void print_text(cli *c, const char *path, const sl_plan_info *p, const sl
     cli_set_style(out, CLI_PLAIN);
     cli_print(out, "\n%s of weights in a budget of %s (%s bytes)\n\n", cli_bytes(a, p->model_bytes),
               cli_bytes(b, p->budget_bytes), cli_exact((char[CLI_NUMBER_MAX]){0}, p->budget_bytes));
-    for (uint32_t i = 0; i < p->n_accounts; i++)
+    uint64_t total = 0; // what it would take, also where it does not fit
+    for (uint32_t i = 0; i < p->n_accounts; i++) {
         print_row(out, p->accounts[i].name, p->accounts[i].bytes, p->accounts[i].purpose);
+        total += p->accounts[i].bytes;
+    }
     cli_set_style(out, CLI_BOLD);
-    print_row(out, "total", p->total_bytes, "");
+    print_row(out, "total", total, "");
     cli_set_style(out, CLI_PLAIN);
     cli_puts(out, "\n");
     if (p->fits) {

@@ -312,6 +312,8 @@ def test_convert(cli, home, program):
     assert (home / "models" / "my model" / "manifest.json").exists()
     r = cli("convert", checkpoint)
     assert r.returncode == 1 and "--force" in r.stderr
+    r = cli("convert", checkpoint, env={**os.environ, "SLUICE_HOME": str(home / "a" / "b")})
+    assert r.returncode == 0 and (home / "a" / "b" / "models" / "my model").exists()  # folders are made
     o = json.loads(cli("convert", checkpoint, "other", "--force", "--json").stdout)
     assert o["path"] == str(home / "models" / "other") and o["notes"] == ["left out: vision tower (2 tensors)"]
     assert cli("convert", home / "models" / "demo").returncode == 2  # is one already
