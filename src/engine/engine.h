@@ -28,11 +28,13 @@ typedef struct sl_engine_setup {
     void *user;
 } sl_engine_setup;
 
-/* Rows of the embedding: on their way from disk, or the whole table. */
+/* Rows of the embedding: on their way from disk, and recent ones (all, where the plan has room). */
 typedef struct sl_rows {
     sl_read reads[SL_EXPERT_READS_MAX];
     uint8_t *buffers;
-    const uint8_t *table;      /* NULL: not in memory */
+    uint8_t *cache;            /* [n_cached] records; row id is at id % n_cached or not there */
+    uint32_t *cached;          /* [n_cached] ids, plus one; 0: none */
+    uint32_t n_cached;
     uint64_t read_bytes;
     double wait_seconds;
 } sl_rows;
@@ -91,8 +93,8 @@ SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *s
                                       sl_error *err);
 void sl__engine_close(sl_engine *engine);
 
-/* Read the whole table into the embedding account, checksum compared. */
-SL_MUST_USE sl_status sl__rows_load(sl_engine *e, sl_error *err);
+/* Lay out buffers and cache; a cache of all rows is filled, checksum compared. */
+SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_error *err);
 /* Embedding rows of n tokens (each < n_vocab) into x [n][d_model]. */
 SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err);
 

@@ -182,7 +182,6 @@ static void bind(sl_engine *e) {
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
     sl_experts_init(&e->experts, store, e->reader, e->reader_depth, e->account[SL_ACCOUNT_RING].base,
                     p->ring_slots, e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
-    e->rows.buffers = e->account[SL_ACCOUNT_EMBEDDING].base;
     e->forward = (sl_forward){
         .model = m,
         .weights = &e->weights,
@@ -223,7 +222,7 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     if (p->strip_bytes)
         sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
     bind(e);
-    if (p->embedding_resident && (st = sl__rows_load(e, err)))
+    if ((st = sl__rows_init(e, err)))
         return st;
     e->session.engine = e;
     sl__session_reset(&e->session);

@@ -18,7 +18,7 @@ static const struct {
     [SL_ACCOUNT_THREADS] = {"threads", "stacks of the threads that compute and read"},
     [SL_ACCOUNT_KERNEL] = {"kernel", "what the kernel holds for us: page tables, threads, rings"},
     [SL_ACCOUNT_TRUNK] = {"trunk", "weights that every token uses, and strips of those that stream"},
-    [SL_ACCOUNT_EMBEDDING] = {"embedding", "rows of the input table: read one by one, kept whole only when all experts fit"},
+    [SL_ACCOUNT_EMBEDDING] = {"embedding", "rows of the input table: those in use, and recent ones"},
     [SL_ACCOUNT_HEAD] = {"head", "the output matrix, from hidden state to vocabulary"},
     [SL_ACCOUNT_KV] = {"kv", "keys and values of every position of the context"},
     [SL_ACCOUNT_STATE] = {"state", "recurrent state, the same size at any context"},
@@ -42,6 +42,10 @@ uint64_t sl_plan_weight_table_bytes(const sl_store *store) {
 uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) { return SL_ALIGN_UP(t->layout.bytes, SL_MATRIX_ALIGN); }
 
 bool sl_plan_tensor_can_stream(const sl_store_tensor *t) { return t->shape.rows > 1 && t->role != SL_ROLE_DELTA_CONV; }
+
+uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows) {
+    return (uint64_t)n_rows * store->embed.stride + SL_ALIGN_UP((uint64_t)n_rows * sizeof(uint32_t), 64);
+}
 
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots) {
     uint64_t n_experts = (uint64_t)store->model.n_layers * store->model.moe.n_experts;
@@ -93,7 +97,7 @@ static uint64_t page_tables(uint64_t others) { return page_up(others / 512) + SL
 typedef struct choice {
     uint32_t chunk, ring_slots, hot_slots;
     uint64_t trunk_resident, head_resident, strip;
-    bool embedding;
+    uint32_t rows;
 } choice;
 
 static uint64_t account_sum(const sl_plan_result *r) {
@@ -124,10 +128,8 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
     a[SL_ACCOUNT_TRUNK] = page_up(c->trunk_resident + sl_plan_weight_table_bytes(store)) + 2 * c->strip +
                           page_up(store->arena.used + in->engine_bytes);
     a[SL_ACCOUNT_HEAD] = page_up(c->head_resident);
-    r->embedding_resident = c->embedding;
-    a[SL_ACCOUNT_EMBEDDING] = r->row_buffers * r->row_buffer_bytes;
-    if (c->embedding)
-        a[SL_ACCOUNT_EMBEDDING] = page_up(store->embed.stride * store->embed.shape.rows);
+    r->row_cache = c->rows;
+    a[SL_ACCOUNT_EMBEDDING] = r->row_buffers * r->row_buffer_bytes + page_up(sl_plan_row_cache_bytes(store, c->rows));
     a[SL_ACCOUNT_KV] = page_up(sl_kv_bytes(m, n_ctx));
     a[SL_ACCOUNT_STATE] = page_up(sl_recurrent_bytes(m));
     a[SL_ACCOUNT_SCRATCH] = page_up(sl_scratch_bytes(m, c->chunk) + sl_plan_sampler_bytes(m));
@@ -215,7 +217,7 @@ static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan
 
 static const uint32_t chunks[] = {512, 256, 128, 64, 32, 16, 8, 4, 2};
 
-// Use up to 1/share of what is left for a larger chunk and for a ring that takes a whole token's experts.
+// Use some of what is left for a larger chunk, for recent rows, and for a ring that takes a token's experts.
 static void widen(const sl_plan_input *in, choice *c) {
     sl_plan_result r;
     memset(&r, 0, sizeof(r));
@@ -231,6 +233,14 @@ static void widen(const sl_plan_input *in, choice *c) {
             least = total;
             break;
         }
+    }
+    choice rows = *c;
+    rows.rows = (uint32_t)SL_MIN(in->budget_bytes / SL_ROW_CACHE_SHARE / (in->store->embed.stride + sizeof(uint32_t)),
+                                 in->store->embed.shape.rows);
+    uint64_t with_rows = fill(in, in->n_ctx, &rows, &r);
+    if (with_rows - least <= left / SL_CHUNK_SHARE) {
+        *c = rows;
+        left -= with_rows - least;
     }
     uint64_t per_slot = in->store->expert.stride + in->store->expert.stride / 512 + SL_SLOT_ENTRY_BYTES;
     uint32_t more = in->store->model.moe.top_k > c->ring_slots ? in->store->model.moe.top_k - c->ring_slots : 0;
@@ -292,8 +302,8 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
         c->hot_slots -= (uint32_t)SL_MIN(over, c->hot_slots);
     }
     choice more = *c;
-    more.embedding = c->hot_slots == most;
-    if (more.embedding && fits(in, &more, r))
+    more.rows = store->embed.shape.rows;
+    if (c->hot_slots == most && fits(in, &more, r))
         *c = more;
 }
 
@@ -305,7 +315,7 @@ static void estimate_reads(const sl_plan_input *in, sl_plan_result *r) {
     double experts = (double)store->model.n_layers * store->model.moe.n_experts;
     double uses = (double)store->model.n_layers * store->model.moe.top_k * (double)store->expert.stride;
     double share = SL_MIN((double)(r->hot_slots + r->ring_slots) / experts, 1.0);
-    uint64_t fixed = r->streamed_bytes + (r->embedding_resident ? 0 : SL_PAGE);
+    uint64_t fixed = r->streamed_bytes + (r->row_cache == store->embed.shape.rows ? 0 : SL_PAGE);
     r->token_read_bytes_high = fixed + (uint64_t)(uses * (1 - share));
     r->token_read_bytes_low = fixed + (uint64_t)(uses * (1 - sqrt(share)));
 }

@@ -12,7 +12,7 @@ typedef enum sl_account_id {
     SL_ACCOUNT_THREADS,    /* stacks of our threads */
     SL_ACCOUNT_KERNEL,     /* what the kernel holds for us: page tables, thread structures, rings */
     SL_ACCOUNT_TRUNK,      /* non-expert weights in memory, tables, strips of streamed tensors */
-    SL_ACCOUNT_EMBEDDING,  /* row buffers; the whole table only once every expert has a slot */
+    SL_ACCOUNT_EMBEDDING,  /* rows on their way and rows kept; all only once every expert has a slot */
     SL_ACCOUNT_HEAD,       /* the output head, when in memory */
     SL_ACCOUNT_KV,         /* key/value cache */
     SL_ACCOUNT_STATE,      /* recurrent state */
@@ -49,7 +49,7 @@ typedef struct sl_plan_result {
     uint32_t ring_slots, hot_slots;
     uint32_t row_buffers;             /* embedding rows in flight */
     uint64_t row_buffer_bytes;        /* of one, a multiple of SL_PAGE */
-    bool embedding_resident;
+    uint32_t row_cache;               /* embedding rows kept in memory; the vocabulary: all of them */
     uint64_t strip_bytes;             /* of one strip buffer (there are two), 0: nothing streams */
     uint64_t text_max;                /* longest rendered prompt */
     uint64_t text_workspace_bytes;
@@ -76,6 +76,8 @@ uint64_t sl_plan_weight_table_bytes(const sl_store *store);
 uint64_t sl_plan_tensor_bytes(const sl_store_tensor *tensor);
 /* True when a tensor can pass through in strips instead of staying. */
 bool sl_plan_tensor_can_stream(const sl_store_tensor *tensor);
+/* Rows kept, with their ids. */
+uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows);
 /* Tables of the hot tier, for n slots. */
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots);
 /* The sampler's working memory. */

@@ -19,6 +19,8 @@
 
 #define SL_RING_SLOTS_MIN 2u
 #define SL_ROW_BUFFERS_MAX 8u
+/* Share of the budget for recently used embedding rows: a row takes a whole read, and few are common. */
+#define SL_ROW_CACHE_SHARE 256u
 #define SL_STRIP_BYTES_MIN (64 * SL_KIB)
 #define SL_STRIP_BYTES_MAX SL_MIB
 
