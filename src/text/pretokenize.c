@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -70,8 +71,8 @@ static const sl_pretok patterns[] = {
     {
         SL_PRETOK_QWEN2,
         "qwen2",
-        "(?i:" CONTRACTION
-        ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
+        "(?i:" CONTRACTION ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
         {
             {.kind = RULE_CONTRACTION, .fold = true},
             {.kind = RULE_RUN, .lead = NONE_OF(CRLF | L | N), .run = ANY(L)},
@@ -88,8 +89,8 @@ static const sl_pretok patterns[] = {
     {
         SL_PRETOK_QWEN35,
         "qwen35",
-        "(?i:" CONTRACTION ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
-                           "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
+        "(?i:" CONTRACTION ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+        "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
         {
             {.kind = RULE_CONTRACTION, .fold = true},
             {.kind = RULE_RUN, .lead = NONE_OF(CRLF | L | N), .run = ANY(L | M)},

@@ -25,8 +25,8 @@ typedef enum sl_pretok_id {
 const sl_pretok *sl_pretok_by_id(uint32_t id);
 /* The number of the pattern with exactly this expression (not NUL-terminated), or 0. */
 uint32_t sl_pretok_find(const char *regex, size_t len);
-/* The names of the known patterns, for messages: "gpt2, qwen2, ...". */
-const char *sl_pretok_names(void);
+/* The names of the known patterns, for messages: "gpt2, qwen2, ...". Returns out. */
+const char *sl_pretok_names(char *out, size_t cap);
 
 /* The length of the piece at p < end; the text is valid UTF-8. With final == false more text may
  * follow end, and 0 says that the piece depends on it. */

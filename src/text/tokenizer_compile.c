@@ -226,13 +226,14 @@ static sl_status read_pre_tokenizer(compiler *c, const sl_json *node) {
         !flag_is(split, "invert", false, false))
         return unsupported(c, "Split", "of another behavior", "Isolated, not inverted");
     const sl_json *regex = sl_json_member(sl_json_member(split, "pattern"), "Regex");
+    char names[128];
     if (!sl_json_is(regex, SL_JSON_STRING))
-        return unsupported(c, "Split pattern", "no Regex", sl_pretok_names());
+        return unsupported(c, "Split pattern", "no Regex", sl_pretok_names(names, sizeof(names)));
     c->pattern_id = sl_pretok_find(regex->text, regex->text_len);
     if (c->pattern_id == 0)
         return sl_fail(c->err, SL_ERR_UNSUPPORTED,
                        "tokenizer.json: unknown pre-tokenizer pattern '%.200s'; known patterns: %s",
-                       regex->text, sl_pretok_names());
+                       regex->text, sl_pretok_names(names, sizeof(names)));
     return SL_OK;
 }
 

@@ -408,7 +408,7 @@ static sl_status encode_section(encoder *e, const uint8_t *text, size_t len, sl_
 sl_status sl_tok_encode(const sl_tok *tok, const char *text, size_t len, unsigned flags,
                         uint32_t *ids, size_t ids_cap, size_t *n_ids, sl_arena *workspace,
                         sl_error *err) {
-    encoder e;
+    encoder e = {.tok = tok};
     size_t mark = sl_arena_mark(workspace), done = 0, seen = 0;
     const uint8_t *raw = (const uint8_t *)text;
     added_match m;

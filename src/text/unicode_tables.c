@@ -2,10 +2,10 @@
  * unicode_tables.h says what the numbers mean. */
 #include "text/unicode_tables.h"
 
+// clang-format off
 _Static_assert(SL_UNI_CLASS_SHIFT == 7 && SL_UNI_NFC_SHIFT == 7,
                "unicode_tables.h does not fit");
 
-// clang-format off
 const uint8_t sl__uni_class_index[8704] = {
     0, 1, 2, 2, 2, 3, 4, 5, 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
     24, 25, 26, 27, 28, 29, 30, 2, 2, 31, 32, 33, 34, 35, 2, 2, 2, 36, 37, 38, 39, 40, 41, 42, 43,
