@@ -7,6 +7,8 @@
 #include "kernels/ref/ref.h"
 #if defined(__x86_64__)
 #include "kernels/x86/x86.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/arm.h"
 #endif
 
 static const char *const level_names[] = {
@@ -47,6 +49,19 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level) {
     }
     if (level == SL_CPU_AVX512) {
         sl__avx512_table(k);
+    }
+}
+
+#elif defined(__aarch64__)
+
+bool sl_cpu_level_runs(sl_cpu_level level) {
+    return level == SL_CPU_REF || level == SL_CPU_NEON;
+}
+
+void sl_kernels_init(sl_kernels *k, sl_cpu_level level) {
+    sl__ref_table(k);
+    if (level == SL_CPU_NEON) {
+        sl__neon_table(k);
     }
 }
 
