@@ -120,8 +120,12 @@ uint32_t sl_pretok_find(const char *regex, size_t len) {
     return 0;
 }
 
-const char *sl_pretok_names(void) {
-    return "gpt2, qwen2, qwen35";
+const char *sl_pretok_names(char *out, size_t cap) {
+    sl_buf text;
+    sl_buf_init_fixed(&text, out, cap);
+    for (size_t i = 0; i < SL_COUNT(patterns); i++)
+        sl_buf_printf(&text, "%s%s", i ? ", " : "", patterns[i].name);
+    return out;
 }
 
 // The rule cannot tell before it sees what follows end.
