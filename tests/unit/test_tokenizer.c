@@ -265,7 +265,7 @@ static void what_is_not_understood_is_refused(void **state) {
                              "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","
                              "\"add_prefix_space\":false,"
                              "\"use_regex\":false}]}"),
-         SL_ERR_UNSUPPORTED, "'\\w+'"},
+         SL_ERR_UNSUPPORTED, "'\\w+'; known patterns: gpt2, qwen2, qwen35"},
         {WITH(post_processor, "{\"type\":\"TemplateProcessing\"}"), SL_ERR_UNSUPPORTED,
          "TemplateProcessing"},
         {WITH(decoder, "{\"type\":\"WordPiece\"}"), SL_ERR_UNSUPPORTED, "WordPiece"},
