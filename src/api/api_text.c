@@ -39,23 +39,17 @@ static sl_status read_part(const sl_store *store, const sl_text_part *part, cons
 
 /* ---- tokenizer ---------------------------------------------------------------------------------- */
 
-static sl_status compile_files(const char *json_path, const char *config_path, sl_buf *blob, sl_error *err) {
-    sl_buf json, config;
-    sl_path_info info = {.kind = SL_PATH_NONE};
+static sl_status compile_file(const char *path, sl_buf *blob, sl_error *err) {
+    sl_buf json;
     sl_buf_init(&json);
-    sl_buf_init(&config);
-    sl_status st = sl_file_slurp(json_path, TOKENIZER_MAX, &json, err);
-    if (!st && config_path && !(st = sl_path_stat(config_path, &info, err)) && info.kind == SL_PATH_FILE)
-        st = sl_file_slurp(config_path, TOKENIZER_MAX, &config, err);
+    sl_status st = sl_file_slurp(path, TOKENIZER_MAX, &json, err);
     if (!st)
-        st = sl_tok_compile(json.data, json.len, config.len ? config.data : NULL, config.len, blob, err);
+        st = sl_tok_compile(json.data, json.len, NULL, 0, blob, err);
     sl_buf_deinit(&json);
-    sl_buf_deinit(&config);
     return st;
 }
 
 static sl_status load_blob(const char *path, sl_buf *blob, sl_error *err) {
-    char json[SL_PATH_MAX], config[SL_PATH_MAX];
     sl_path_info info;
     sl_status st;
     if (sl_model_kind_of(path) == SL_MODEL_STORE) {
@@ -69,13 +63,10 @@ static sl_status load_blob(const char *path, sl_buf *blob, sl_error *err) {
     if ((st = sl_path_stat(path, &info, err)))
         return st;
     if (info.kind == SL_PATH_FILE)
-        return compile_files(path, NULL, blob, err);
-    if (info.kind != SL_PATH_FOLDER)
-        return sl_fail(err, SL_ERR_MISSING, "'%s': expected a store, a checkpoint folder or a tokenizer.json", path);
-    if ((st = sl_path_join(path, "tokenizer.json", json, sizeof(json), err)) ||
-        (st = sl_path_join(path, "tokenizer_config.json", config, sizeof(config), err)))
-        return st;
-    return compile_files(json, config, blob, err);
+        return compile_file(path, blob, err);
+    if (info.kind == SL_PATH_FOLDER)
+        return sl_convert_folder_tokenizer(path, blob, err);
+    return sl_fail(err, SL_ERR_MISSING, "expected a store, a checkpoint folder or a tokenizer.json");
 }
 
 sl_status sl_tokenizer_open(const char *path, sl_tokenizer **out, sl_error *err) {
@@ -163,8 +154,8 @@ static sl_status load_template(const char *path, sl_buf *out, sl_error *err) {
     if (info.kind == SL_PATH_FILE)
         return sl_file_slurp(path, SL_MIB, out, err);
     if (info.kind != SL_PATH_FOLDER)
-        return sl_fail(err, SL_ERR_MISSING, "'%s': expected a store, a checkpoint folder or a .jinja file", path);
-    return sl_convert_read_template(path, out, err);
+        return sl_fail(err, SL_ERR_MISSING, "expected a store, a checkpoint folder or a .jinja file");
+    return sl_convert_folder_template(path, out, err);
 }
 
 static sl_status render_source(const sl_buf *source, const char *json, size_t len, sl_buf *out, sl_error *err) {

@@ -26,7 +26,4 @@ void sl__api_probe(const char *file, uint64_t record_bytes, sl_drive_info *out);
 /* "1.5 GiB", "20.2 MiB", "340 KiB". */
 void sl__api_add_bytes(sl_buf *buf, uint64_t bytes);
 
-/* Texts of a checkpoint folder: tokenizer.json, tokenizer_config.json and the chat template. */
-SL_MUST_USE sl_status sl__api_read_template(const char *folder, sl_buf *out, sl_error *err);
-
 #endif

@@ -14,10 +14,10 @@
 #define TEMPLATE_TREE_FACTOR 16u
 
 // A file of the checkpoint; one that is not there leaves the buffer empty.
-static sl_status slurp_optional(const sl_checkpoint *ck, const char *name, uint64_t max,
+static sl_status slurp_optional(const char *folder, const char *name, uint64_t max,
                                 sl_buf *out, sl_error *err) {
     char path[SL_PATH_MAX];
-    sl_status st = sl_path_join(ck->path, name, path, sizeof(path), err);
+    sl_status st = sl_path_join(folder, name, path, sizeof(path), err);
     if (st == SL_OK)
         st = sl_file_slurp(path, max, out, err);
     return st == SL_ERR_MISSING ? SL_OK : st;
@@ -60,16 +60,16 @@ static sl_status check_template(const sl_buf *source, sl_error *err) {
 }
 
 // chat_template.jinja, else chat_template.json, else tokenizer_config.json.
-static sl_status read_template(const sl_checkpoint *ck, const sl_json *tokenizer_config,
+static sl_status read_template(const char *folder, const sl_json *tokenizer_config,
                                sl_buf *out, sl_error *err) {
     sl_buf text;
     sl_arena tree = {0};
     sl_json *json;
-    sl_status st = slurp_optional(ck, "chat_template.jinja", TEMPLATE_MAX, out, err);
+    sl_status st = slurp_optional(folder, "chat_template.jinja", TEMPLATE_MAX, out, err);
     if (st || out->len)
         return st ? st : check_template(out, err);
     sl_buf_init(&text);
-    if ((st = slurp_optional(ck, "chat_template.json", SL_CONFIG_MAX, &text, err)) == SL_OK &&
+    if ((st = slurp_optional(folder, "chat_template.json", SL_CONFIG_MAX, &text, err)) == SL_OK &&
         (st = parse(&text, "chat_template.json", &tree, &json, err)) == SL_OK) {
         find_template(json, out);
         if (out->len == 0)
@@ -113,11 +113,11 @@ static sl_status add_end_token(const sl_buf *blob, const sl_json *tokenizer_conf
     return SL_OK;
 }
 
-static sl_status compile_tokenizer(const sl_checkpoint *ck, const sl_buf *config, sl_buf *blob,
+static sl_status compile_tokenizer(const char *folder, const sl_buf *config, sl_buf *blob,
                                    sl_error *err) {
     sl_buf text;
     sl_buf_init(&text);
-    sl_status st = slurp_optional(ck, "tokenizer.json", TOKENIZER_MAX, &text, err);
+    sl_status st = slurp_optional(folder, "tokenizer.json", TOKENIZER_MAX, &text, err);
     if (st == SL_OK && text.len &&
         (st = sl_tok_compile(text.data, text.len, config->len ? config->data : NULL, config->len,
                              blob, err)))
@@ -135,10 +135,10 @@ sl_status sl__convert_texts(const sl_checkpoint *ck, sl_store *store, sl_convert
     sl_buf_init(&texts->tokenizer);
     sl_buf_init(&texts->chat_template);
     sl_buf_init(&config_text);
-    if ((st = slurp_optional(ck, "tokenizer_config.json", SL_CONFIG_MAX, &config_text, err)) ||
+    if ((st = slurp_optional(ck->path, "tokenizer_config.json", SL_CONFIG_MAX, &config_text, err)) ||
         (st = parse(&config_text, "tokenizer_config.json", &tree, &config, err)) ||
-        (st = compile_tokenizer(ck, &config_text, &texts->tokenizer, err)) ||
-        (st = read_template(ck, config, &texts->chat_template, err)))
+        (st = compile_tokenizer(ck->path, &config_text, &texts->tokenizer, err)) ||
+        (st = read_template(ck->path, config, &texts->chat_template, err)))
         goto done;
     if (texts->tokenizer.len == 0)
         sl_buf_add_text(
@@ -154,6 +154,34 @@ sl_status sl__convert_texts(const sl_checkpoint *ck, sl_store *store, sl_convert
 done:
     sl_arena_unmap(&tree);
     sl_buf_deinit(&config_text);
+    return st;
+}
+
+sl_status sl_convert_folder_tokenizer(const char *folder, sl_buf *blob, sl_error *err) {
+    sl_buf config;
+    sl_buf_init(&config);
+    sl_status st = slurp_optional(folder, "tokenizer_config.json", SL_CONFIG_MAX, &config, err);
+    if (st == SL_OK)
+        st = compile_tokenizer(folder, &config, blob, err);
+    if (st == SL_OK && blob->len == 0)
+        st = sl_fail(err, SL_ERR_MISSING, "there is no tokenizer.json");
+    sl_buf_deinit(&config);
+    return st;
+}
+
+sl_status sl_convert_folder_template(const char *folder, sl_buf *out, sl_error *err) {
+    sl_buf text;
+    sl_arena tree = {0};
+    sl_json *config;
+    sl_buf_init(&text);
+    sl_status st = slurp_optional(folder, "tokenizer_config.json", SL_CONFIG_MAX, &text, err);
+    if (st == SL_OK && (st = parse(&text, "tokenizer_config.json", &tree, &config, err)) == SL_OK)
+        st = read_template(folder, config, out, err);
+    if (st == SL_OK && out->len == 0)
+        st = sl_fail(err, SL_ERR_MISSING,
+                     "there is no chat_template.jinja, and no chat_template in tokenizer_config.json");
+    sl_arena_unmap(&tree);
+    sl_buf_deinit(&text);
     return st;
 }
 
