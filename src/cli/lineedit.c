@@ -163,8 +163,7 @@ void cli_editor_close(cli_editor *e) {
         e->lib.el_end(e->edit);
     if (e->history)
         e->lib.history_end(e->history);
-    if (e->library)
-        dlclose(e->library);
+    // The library stays loaded: what it and the terminal library keep for themselves would leak.
     e->edit = NULL;
     e->history = NULL;
     e->library = NULL;

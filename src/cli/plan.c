@@ -90,7 +90,7 @@ static void print_facts(cli_out *out, const sl_plan_info *p) {
             cli_puts(out, ", enough for ");
             print_rate(out, p->tokens_per_second_low, p->tokens_per_second_high);
         } else {
-            cli_puts(out, "; computing alone sets the pace when nothing is read");
+            cli_puts(out, "; nothing waits for it");
         }
         cli_puts(out, "\n");
     }

@@ -20,7 +20,7 @@ static char message[CLI_MESSAGE_MAX];
 // Parse the words of a line (no quoting) after "sluice".
 static bool parse(const char *line) {
     static char text[1024];
-    static char *argv[32];
+    static char *argv[64];
     int argc = 0;
     argv[argc++] = (char[]){"sluice"};
     strcpy(text, line);

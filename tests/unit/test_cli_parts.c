@@ -293,16 +293,9 @@ static void ids_are_read(void **state) {
     assert_true(cli_input_ids("", 0, &ids, &n, problem));
     assert_int_equal(n, 0);
     free(ids);
-    const char *bad[] = {"1,2",
-                         "-1",
-                         "+1",
-                         "1.0",
-                         "0x1",
-                         "4294967296",
-                         "99999999999999999999999",
-                         "a",
-                         "\xc2\xa0"
-                         "1"};
+    const char *bad[] = {
+        "1,2", "-1",          "+1", "1.0", "0x1", "4294967296", "99999999999999999999999",
+        "a",   "\xc2\xa0\x31"};
     for (size_t i = 0; i < COUNT(bad); i++) {
         char text[64];
         snprintf(text, sizeof(text), "12 %s 3", bad[i]);
