@@ -1,0 +1,521 @@
+/* The incremental parser of answers, see answer.h. Three modes: reasoning and text look for markers
+ * and pass everything else on; a call is collected up to its closing marker and then read at once. */
+#include "text/answer.h"
+
+#include <string.h>
+
+enum { MODE_TEXT, MODE_REASONING, MODE_CALL, MODE_OVERSIZED };
+
+static const sl_answer_format formats[] = {
+    {.name = "plain"},
+    {.name = "think", .think_begin = "<think>", .think_end = "</think>"},
+    {.name = "qwen-xml",
+     .think_begin = "<think>",
+     .think_end = "</think>",
+     .call_begin = "<tool_call>",
+     .call_end = "</tool_call>",
+     .calls = SL_ANSWER_CALLS_XML},
+    {.name = "qwen-json",
+     .think_begin = "<think>",
+     .think_end = "</think>",
+     .call_begin = "<tool_call>",
+     .call_end = "</tool_call>",
+     .calls = SL_ANSWER_CALLS_JSON},
+};
+
+const sl_answer_format *sl_answer_format_find(const char *name) {
+    for (size_t i = 0; i < SL_COUNT(formats); i++) {
+        if (strcmp(formats[i].name, name) == 0)
+            return &formats[i];
+    }
+    return NULL;
+}
+
+// The first place of word in [s, end), or NULL.
+static const char *find(const char *s, const char *end, const char *word) {
+    size_t n = strlen(word);
+    for (; (size_t)(end - s) >= n; s++) {
+        if (*s == *word && memcmp(s, word, n) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+const sl_answer_format *sl_answer_format_of_template(const char *source, size_t len) {
+    const char *end = source + len;
+    bool calls = find(source, end, "<tool_call>") != NULL;
+    return sl_answer_format_find(calls && find(source, end, "<function=")  ? "qwen-xml"
+                                 : calls && find(source, end, "arguments") ? "qwen-json"
+                                 : find(source, end, "<think>")            ? "think"
+                                                                           : "plain");
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+static void emit_text(sl_answer *a, const char *text, size_t len, bool oversized) {
+    if (len == 0)
+        return;
+    const sl_answer_event event = {.kind = a->mode == MODE_REASONING ? SL_ANSWER_REASONING
+                                                                     : SL_ANSWER_TEXT,
+                                   .text = text,
+                                   .len = len,
+                                   .oversized = oversized};
+    a->began |= event.kind == SL_ANSWER_TEXT;
+    a->fn(a->ctx, &event);
+}
+
+// Newlines that were held back turn out to be text, unless a part has only just begun.
+static void flush_newlines(sl_answer *a) {
+    static const char newlines[] = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n";
+    while (a->n_newlines && !a->drop_newlines) {
+        size_t n = SL_MIN(a->n_newlines, sizeof(newlines) - 1);
+        a->n_newlines -= n;
+        emit_text(a, newlines, n, false);
+    }
+    a->n_newlines = 0;
+    a->drop_newlines = false;
+}
+
+static void emit(sl_answer *a, const char *text, size_t len) {
+    flush_newlines(a);
+    emit_text(a, text, len, false);
+}
+
+// Enter a part of the answer; newlines before and at its start are framing.
+static void start_part(sl_answer *a, int mode) {
+    a->mode = (uint8_t)mode;
+    a->n_newlines = 0;
+    a->drop_newlines = true;
+}
+
+// Newlines before a call stay held back: it may turn out to be text.
+static void start_call(sl_answer *a) {
+    a->mode = MODE_CALL;
+    a->call_len = 0;
+    a->in_value = a->escaped = false;
+}
+
+/* ---- reading a call ------------------------------------------------------------------------ */
+
+typedef struct call {
+    sl_answer *answer;
+    sl_buf json; // the name as it is, then {"name": ..., "arguments": {...}}
+    size_t name_len;
+    size_t arguments, arguments_len; // the place in json
+} call;
+
+static const char *skip_space(const char *s, const char *end) {
+    while (s < end && (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r'))
+        s++;
+    return s;
+}
+
+// Past word at s; or NULL. With `cut` the text may end inside the word: *cut is then set.
+static const char *past_word(const char *s, const char *end, const char *word, bool *cut) {
+    size_t n = strlen(word), left = (size_t)(end - s);
+    if (left >= n)
+        return memcmp(s, word, n) == 0 ? s + n : NULL;
+    if (!cut || memcmp(s, word, left) != 0)
+        return NULL;
+    *cut = true;
+    return end;
+}
+
+static void begin_call(call *c, const char *name, size_t len) {
+    c->name_len = len;
+    sl_buf_add(&c->json, name, len);
+    sl_buf_add_text(&c->json, "{\"name\": ");
+    sl_buf_add_json_string(&c->json, name, len);
+    sl_buf_add_text(&c->json, ", \"arguments\": ");
+    c->arguments = c->json.len;
+}
+
+static void end_call(call *c) {
+    c->arguments_len = c->json.len - c->arguments;
+    sl_buf_add_text(&c->json, "}");
+}
+
+static bool is_json(const char *text, size_t len) {
+    sl_json_reader reader;
+    sl_json_event event;
+    sl_json_reader_init(&reader, text, len);
+    do
+        event = sl_json_next(&reader, NULL);
+    while (event != SL_JSON_EV_END && event != SL_JSON_EV_ERROR);
+    return event == SL_JSON_EV_END;
+}
+
+static bool key_is(const sl_json *node, const char *text, size_t len) {
+    return sl_json_is(node, SL_JSON_STRING) && node->text_len == len &&
+           memcmp(node->text, text, len) == 0;
+}
+
+// The schema of a parameter in the tools, or NULL.
+static const sl_json *param_schema(const sl_json *tools, const char *name, size_t name_len,
+                                   const char *key, size_t key_len) {
+    if (!sl_json_is(tools, SL_JSON_ARRAY))
+        return NULL;
+    for (const sl_json *tool = tools->child; tool; tool = tool->next) {
+        const sl_json *function = sl_json_member(tool, "function");
+        function = function ? function : tool;
+        if (!key_is(sl_json_member(function, "name"), name, name_len))
+            continue;
+        const sl_json *properties =
+            sl_json_member(sl_json_member(function, "parameters"), "properties");
+        if (!sl_json_is(properties, SL_JSON_OBJECT))
+            return NULL;
+        for (const sl_json *p = properties->child; p; p = p->next) {
+            if (p->key_len == key_len && memcmp(p->key, key, key_len) == 0)
+                return p;
+        }
+        return NULL;
+    }
+    return NULL;
+}
+
+static bool has_type(const sl_json *schema, const char *type) {
+    const sl_json *types = sl_json_member(schema, "type");
+    if (sl_json_is(types, SL_JSON_ARRAY)) {
+        for (const sl_json *t = types->child; t; t = t->next) {
+            if (sl_json_text_is(t, type))
+                return true;
+        }
+    }
+    return sl_json_text_is(types, type);
+}
+
+static void add_value(call *c, const sl_json *schema, const char *value, size_t len) {
+    const char *from = skip_space(value, value + len), *end = value + len;
+    while (end > from && skip_space(end - 1, end) == end)
+        end--;
+    size_t n = (size_t)(end - from);
+    bool null = n == 4 && memcmp(from, "null", 4) == 0;
+    bool text =
+        !c->answer->tools || (has_type(schema, "string") && !(null && has_type(schema, "null")));
+    if (!text && is_json(from, n))
+        sl_buf_add(&c->json, from, n);
+    else if (!text && has_type(schema, "boolean") && n == 4 && memcmp(from, "True", 4) == 0)
+        sl_buf_add_text(&c->json, "true"); // templates that print values with str() teach this
+    else if (!text && has_type(schema, "boolean") && n == 5 && memcmp(from, "False", 5) == 0)
+        sl_buf_add_text(&c->json, "false");
+    else
+        sl_buf_add_json_string(&c->json, value, len);
+}
+
+// Is the parameter's name one of those before it? Those are read again: calls are short.
+static bool is_repeated(const char *params, const char *end, const char *key, size_t len) {
+    const char *at = params;
+    while ((at = find(at, end, "<parameter=")) && at < end) {
+        const char *name = at + strlen("<parameter=");
+        const char *close = find(name, end, ">");
+        if (close && (size_t)(close - name) == len && memcmp(name, key, len) == 0)
+            return true;
+        at = close ? find(close, end, "</parameter>") : NULL;
+        if (!at)
+            break;
+    }
+    return false;
+}
+
+static bool is_name(const char *s, size_t len) {
+    return len > 0 && !memchr(s, '<', len) && !memchr(s, '\n', len);
+}
+
+// <function=NAME> parameters </function>. Unclosed: the text may end after a parameter.
+static bool read_xml(call *c, const char *s, const char *end, bool unclosed) {
+    bool cut = false;
+    const char *name = past_word(skip_space(s, end), end, "<function=", NULL);
+    const char *close = name ? find(name, end, ">") : NULL;
+    if (!close || !is_name(name, (size_t)(close - name)))
+        return false;
+    size_t name_len = (size_t)(close - name);
+    const char *at = close + 1, *params = at, *past;
+    uint32_t n_params = 0;
+    begin_call(c, name, name_len);
+    sl_buf_add_text(&c->json, "{");
+    for (;;) {
+        at = skip_space(at, end);
+        const char *key = past_word(at, end, "<parameter=", NULL);
+        if (!key)
+            break;
+        const char *key_end = find(key, end, ">");
+        const char *value = key_end ? key_end + 1 : NULL;
+        const char *value_end = value ? find(value, end, "</parameter>") : NULL;
+        if (!value_end || !is_name(key, (size_t)(key_end - key)) ||
+            is_repeated(params, at, key, (size_t)(key_end - key)))
+            return false;
+        at = value_end + strlen("</parameter>");
+        value += value < value_end && *value == '\n';
+        value_end -= value_end > value && value_end[-1] == '\n';
+        if (n_params++)
+            sl_buf_add_text(&c->json, ", ");
+        sl_buf_add_json_string(&c->json, key, (size_t)(key_end - key));
+        sl_buf_add_text(&c->json, ": ");
+        add_value(c, param_schema(c->answer->tools, name, name_len, key, (size_t)(key_end - key)),
+                  value, (size_t)(value_end - value));
+    }
+    sl_buf_add_text(&c->json, "}");
+    end_call(c);
+    past = past_word(at, end, "</function>", unclosed ? &cut : NULL);
+    if (!past || (cut && n_params == 0))
+        return false;
+    past = skip_space(past, end);
+    return unclosed ? past_word(past, end, c->answer->format->call_end, &cut) == end : past == end;
+}
+
+// {"name": ..., "arguments": {...}}, in any order.
+static bool read_json(call *c, const char *s, const char *end, bool unclosed) {
+    sl_json_reader r, name = {0};
+    const char *arguments = NULL;
+    size_t arguments_len = 0;
+    bool cut = false, has_name = false;
+    s = skip_space(s, end);
+    sl_json_reader_init(&r, s, (size_t)(end - s));
+    if (sl_json_next(&r, NULL) != SL_JSON_EV_BEGIN_OBJECT)
+        return false;
+    sl_json_event event;
+    while ((event = sl_json_next(&r, NULL)) == SL_JSON_EV_KEY) {
+        bool is_name_key = sl_json_reader_is(&r, "name");
+        bool is_arguments = sl_json_reader_is(&r, "arguments");
+        event = sl_json_next(&r, NULL);
+        if (event == SL_JSON_EV_ERROR || (is_name_key && event != SL_JSON_EV_STRING))
+            return false;
+        if (is_name_key) {
+            name = r;
+            has_name = true;
+        }
+        const char *value = r.at - 1;
+        if (event == SL_JSON_EV_BEGIN_OBJECT || event == SL_JSON_EV_BEGIN_ARRAY) {
+            if (sl_json_skip(&r, true, NULL))
+                return false;
+        }
+        if (!is_arguments)
+            continue;
+        if (event != SL_JSON_EV_BEGIN_OBJECT)
+            return false;
+        arguments = value;
+        arguments_len = (size_t)(r.at - value);
+    }
+    if (event != SL_JSON_EV_END_OBJECT || !has_name || !arguments)
+        return false;
+    const char *past = skip_space(r.at, end);
+    if (past != end &&
+        !(unclosed && past_word(past, end, c->answer->format->call_end, &cut) == end))
+        return false;
+    if (name.len >= c->json.cap) {
+        c->json.failed = true;
+        return true;
+    }
+    // Decoded in place, where begin_call() would put it.
+    char *decoded = c->json.data;
+    size_t len = sl_json_decode(&name, decoded);
+    c->json.len = c->name_len = len;
+    sl_buf_add_text(&c->json, "{\"name\": \"");
+    sl_buf_add(&c->json, name.text, name.len);
+    sl_buf_add_text(&c->json, "\", \"arguments\": ");
+    c->arguments = c->json.len;
+    sl_buf_add(&c->json, arguments, arguments_len);
+    end_call(c);
+    return true;
+}
+
+// The call that was collected: as a call, or as the text that it is.
+static void deliver_call(sl_answer *a, bool unclosed) {
+    call c = {.answer = a};
+    sl_buf_init_fixed(&c.json, a->json, a->json_cap);
+    const char *end = a->call + a->call_len;
+    bool is_xml = a->format->calls == SL_ANSWER_CALLS_XML;
+    bool ok = (is_xml ? read_xml : read_json)(&c, a->call, end, unclosed);
+    a->mode = MODE_TEXT;
+    if (ok && !c.json.failed) {
+        const char *json = c.json.data;
+        const sl_answer_event event = {.kind = SL_ANSWER_TOOL_CALL,
+                                       .text = json + c.name_len,
+                                       .len = c.json.len - c.name_len,
+                                       .name = json,
+                                       .name_len = c.name_len,
+                                       .arguments = json + c.arguments,
+                                       .arguments_len = c.arguments_len,
+                                       .unclosed = unclosed};
+        start_part(a, MODE_TEXT);
+        a->began = true;
+        a->n_calls++;
+        a->fn(a->ctx, &event);
+        return;
+    }
+    flush_newlines(a);
+    emit_text(a, a->format->call_begin, strlen(a->format->call_begin), c.json.failed);
+    emit_text(a, a->call, a->call_len, c.json.failed);
+    if (!unclosed)
+        emit_text(a, a->format->call_end, strlen(a->format->call_end), c.json.failed);
+}
+
+/* ---- collecting a call --------------------------------------------------------------------- */
+
+static bool ends_with(const char *s, size_t len, const char *word) {
+    size_t n = strlen(word);
+    return len >= n && memcmp(s + len - n, word, n) == 0;
+}
+
+// Inside a parameter or a JSON string the closing marker is data.
+static void track_value(sl_answer *a, char c) {
+    if (a->format->calls == SL_ANSWER_CALLS_XML) {
+        if (c == '=' && ends_with(a->call, a->call_len, "<parameter="))
+            a->in_value = true;
+        else if (c == '>' && ends_with(a->call, a->call_len, "</parameter>"))
+            a->in_value = false;
+    } else if (a->escaped) {
+        a->escaped = false;
+    } else if (c == '\\') {
+        a->escaped = a->in_value;
+    } else if (c == '"') {
+        a->in_value = !a->in_value;
+    }
+}
+
+// A call that outgrew its buffer goes out as text, up to its end; held keeps the last bytes that went
+// out, in which the closing marker shows. Returns how many bytes were taken.
+static size_t feed_oversized(sl_answer *a, const char *bytes, size_t len) {
+    const char *marker = a->format->call_end;
+    size_t n = strlen(marker), taken = 0;
+    bool closed = false;
+    while (taken < len && !closed) {
+        if (a->n_held == n)
+            memmove(a->held, a->held + 1, --a->n_held);
+        a->held[a->n_held++] = bytes[taken++];
+        closed = a->n_held == n && memcmp(a->held, marker, n) == 0;
+    }
+    emit_text(a, bytes, taken, true);
+    if (closed) {
+        a->mode = MODE_TEXT;
+        a->n_held = 0;
+    }
+    return taken;
+}
+
+static void start_oversized(sl_answer *a) {
+    size_t keep = SL_MIN(a->call_len, strlen(a->format->call_end));
+    a->mode = MODE_OVERSIZED;
+    flush_newlines(a);
+    emit_text(a, a->format->call_begin, strlen(a->format->call_begin), true);
+    emit_text(a, a->call, a->call_len, true);
+    // The marker may have begun inside the buffer.
+    memcpy(a->held, a->call + a->call_len - keep, keep);
+    a->n_held = (uint8_t)keep;
+}
+
+// False if the byte does not fit and is still to be taken. Only whole characters are let in, so that
+// what goes out stays valid.
+static bool feed_call(sl_answer *a, char c) {
+    unsigned char lead = (unsigned char)c;
+    size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (bytes > a->call_cap - a->call_len) {
+        start_oversized(a);
+        return false;
+    }
+    a->call[a->call_len++] = c;
+    track_value(a, c);
+    if (!a->in_value && ends_with(a->call, a->call_len, a->format->call_end)) {
+        a->call_len -= strlen(a->format->call_end);
+        deliver_call(a, false);
+    }
+    return true;
+}
+
+/* ---- markers ------------------------------------------------------------------------------- */
+
+typedef enum match { MATCH_NONE, MATCH_PART, MATCH_FULL } match;
+
+static match match_marker(const sl_answer *a, const char *marker) {
+    if (!marker || memcmp(marker, a->held, SL_MIN(a->n_held, strlen(marker))) != 0)
+        return MATCH_NONE;
+    return a->n_held == strlen(marker) ? MATCH_FULL : MATCH_PART;
+}
+
+// What held is in the current mode; a full marker is acted on.
+static match try_markers(sl_answer *a) {
+    const sl_answer_format *f = a->format;
+    if (a->mode == MODE_REASONING) {
+        match m = match_marker(a, f->think_end);
+        if (m == MATCH_FULL)
+            start_part(a, MODE_TEXT);
+        return m;
+    }
+    match think = a->began ? MATCH_NONE : match_marker(a, f->think_begin);
+    match calls = match_marker(a, f->call_begin);
+    if (think == MATCH_FULL)
+        start_part(a, MODE_REASONING);
+    else if (calls == MATCH_FULL)
+        start_call(a);
+    return SL_MAX(think, calls);
+}
+
+// False if the byte is no part of a marker: the held ones before it have then gone out as text.
+static bool feed_marker(sl_answer *a, char c) {
+    a->held[a->n_held++] = c;
+    for (;;) {
+        match m = try_markers(a);
+        if (m == MATCH_FULL)
+            a->n_held = 0;
+        if (m != MATCH_NONE)
+            return true;
+        if (a->n_held == 1)
+            break;
+        char first = a->held[0];
+        memmove(a->held, a->held + 1, --a->n_held);
+        emit(a, &first, 1);
+    }
+    a->n_held = 0;
+    a->n_newlines += c == '\n';
+    return c == '\n';
+}
+
+static bool starts_marker(const sl_answer *a, char c) {
+    const sl_answer_format *f = a->format;
+    return (f->think_begin && c == *f->think_begin) || (f->think_end && c == *f->think_end) ||
+           (f->call_begin && c == *f->call_begin);
+}
+
+/* ---- public -------------------------------------------------------------------------------- */
+
+void sl_answer_init(sl_answer *a, const sl_answer_format *format, bool in_reasoning,
+                    const sl_json *tools, void *call_block, size_t call_cap, void *json,
+                    size_t json_cap, sl_answer_fn *fn, void *ctx) {
+    *a = (sl_answer){.format = format,
+                     .tools = tools,
+                     .fn = fn,
+                     .ctx = ctx,
+                     .mode = in_reasoning && format->think_end ? MODE_REASONING : MODE_TEXT,
+                     .call = call_block,
+                     .call_cap = call_cap,
+                     .json = json,
+                     .json_cap = json_cap};
+    a->drop_newlines = a->mode == MODE_REASONING;
+}
+
+void sl_answer_feed(sl_answer *a, const char *bytes, size_t len) {
+    for (size_t i = 0; i < len;) {
+        if (a->mode == MODE_CALL) {
+            i += feed_call(a, bytes[i]);
+        } else if (a->mode == MODE_OVERSIZED) {
+            i += feed_oversized(a, bytes + i, len - i);
+        } else if ((a->n_held || bytes[i] == '\n' || starts_marker(a, bytes[i])) &&
+                   feed_marker(a, bytes[i])) {
+            i++;
+        } else {
+            size_t run = 1;
+            while (i + run < len && bytes[i + run] != '\n' && !starts_marker(a, bytes[i + run]))
+                run++;
+            emit(a, bytes + i, run);
+            i += run;
+        }
+    }
+}
+
+void sl_answer_end(sl_answer *a) {
+    if (a->mode == MODE_CALL)
+        deliver_call(a, true);
+    else if (a->mode != MODE_OVERSIZED)
+        emit(a, a->held, a->n_held);
+    a->n_held = 0;
+}
