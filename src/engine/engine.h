@@ -13,6 +13,7 @@
 #include "engine/trunk.h"
 #include "model/forward.h"
 #include "plan/plan.h"
+#include "text/answer.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
@@ -73,6 +74,7 @@ struct sl_engine {
     sl_tok tokenizer;
     bool has_tokenizer, has_template;
     sl_template *chat_template;
+    const sl_answer_format *answer_format;  /* "plain" without a template */
     sl_arena text_workspace;
 
     sl_session session;

@@ -139,6 +139,7 @@ static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes,
     const sl_store *store = &e->store;
     sl_arena *arena = &e->account[SL_ACCOUNT_TEXT];
     sl_status st;
+    e->answer_format = sl_answer_format_find("plain");
     if (!store->tokenizer.bytes)
         return SL_OK;
     void *workspace = sl_arena_alloc(arena, (size_t)e->plan.text_workspace_bytes, 64);
@@ -161,6 +162,7 @@ static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes,
     if ((st = read_text(e, &store->chat_template, "chat template", bounce, bounce_bytes, source, err)) ||
         (st = sl_template_parse((const char *)source, (size_t)store->chat_template.bytes, arena, &e->chat_template, err)))
         return sl_error_context(err, st, "chat template");
+    e->answer_format = sl_answer_format_of_template((const char *)source, (size_t)store->chat_template.bytes);
     e->has_template = true;
     return SL_OK;
 }

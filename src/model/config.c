@@ -331,8 +331,6 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
 
 const char *sl_model_family_name(const sl_model *model) { return model->family->name; }
 
-sl_answer_style sl_model_answer_style(const sl_model *model) { return model->family->answer_style; }
-
 uint32_t sl_model_conv_channels(const sl_model *m) {
     return 2 * m->delta.n_k_heads * m->delta.d_k + m->delta.n_v_heads * m->delta.d_v;
 }

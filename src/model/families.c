@@ -70,7 +70,6 @@ static const sl_family qwen3_5_moe = {
     .renorm = true,
     .renorm_from_config = false,
     .shared_gate = true,
-    .answer_style = SL_ANSWER_QWEN_XML,
 };
 
 const sl_family *const sl_families[] = {&qwen3_5_moe};

@@ -42,7 +42,6 @@ struct sl_family {
     float rope_theta, rotary_fraction;     /* defaults */
     bool renorm, renorm_from_config;       /* default, and whether norm_topk_prob is honoured */
     bool shared_gate;
-    sl_answer_style answer_style;
 };
 
 extern const sl_family *const sl_families[];

@@ -19,8 +19,6 @@
 
 typedef enum sl_mixer { SL_MIXER_ATTENTION, SL_MIXER_DELTA, SL_MIXER_COUNT } sl_mixer;
 
-typedef enum sl_answer_style { SL_ANSWER_PLAIN, SL_ANSWER_QWEN_XML, SL_ANSWER_QWEN_JSON } sl_answer_style;
-
 typedef struct sl_family sl_family;
 
 typedef struct sl_model {
@@ -69,7 +67,6 @@ SL_MUST_USE sl_status sl_model_from_config(const sl_json *config, const sl_json 
                                            sl_model *out, sl_buf *notes, sl_error *err);
 
 const char *sl_model_family_name(const sl_model *model);
-sl_answer_style sl_model_answer_style(const sl_model *model);
 
 /* Channels of the convolution: 2 * n_k_heads * d_k + n_v_heads * d_v. */
 uint32_t sl_model_conv_channels(const sl_model *model);

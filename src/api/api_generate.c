@@ -1,0 +1,306 @@
+/* Generation: prompt in, then token by token until something ends the answer.
+ *
+ * The text of an answer passes through three stages, each of which holds back as little as it must:
+ *   bytes of tokens -> whole characters (text/utf8.h) -> stop strings -> text, reasoning, tool calls
+ * All buffers are in this file's struct on the stack, or in the engine's text account. */
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/clock.h"
+#include "text/answer.h"
+#include "text/utf8.h"
+
+#define STOPS_MAX 16u
+#define STOP_BYTES_MAX 256u
+
+typedef struct stream {
+    const sl_generate_request *request;
+    sl_utf8_stream characters;
+    sl_answer answer;
+    char held[2 * STOP_BYTES_MAX]; /* the end of the text that may be the start of a stop string */
+    size_t n_held;
+    size_t stop_len[STOPS_MAX];
+    bool stopped;                  /* a stop string was found */
+    bool refused;                  /* a callback returned false */
+} stream;
+
+void sl_generate_request_init(const sl_engine *engine, sl_generate_request *request) {
+    memset(request, 0, sizeof(*request));
+    sl_engine_sampling(engine, &request->sampling);
+}
+
+void sl_engine_sampling(const sl_engine *e, sl_sampling *out) {
+    const sl_store *s = &e->store;
+    *out = (sl_sampling){.top_p = 1, .repeat_penalty = 1};
+    if (!s->do_sample)
+        return;
+    out->temperature = s->temperature >= 0 ? (float)s->temperature : 1;
+    out->top_k = s->top_k > 0 ? (uint32_t)s->top_k : 0;
+    out->top_p = s->top_p >= 0 ? (float)s->top_p : 1;
+    out->min_p = s->min_p >= 0 ? (float)s->min_p : 0;
+    out->repeat_penalty = s->repeat_penalty > 0 ? (float)s->repeat_penalty : 1;
+}
+
+/* ---- the stages, last to first -------------------------------------------------------------------- */
+
+static void to_caller(stream *s, sl_piece kind, const char *bytes, size_t n) {
+    const sl_generate_request *r = s->request;
+    if (n && r->on_piece && !s->refused && !r->on_piece(r->user, kind, bytes, n))
+        s->refused = true;
+}
+
+static void on_answer(void *ctx, const sl_answer_event *event) {
+    static const sl_piece kinds[] = {
+        [SL_ANSWER_TEXT] = SL_PIECE_TEXT,
+        [SL_ANSWER_REASONING] = SL_PIECE_REASONING,
+        [SL_ANSWER_TOOL_CALL] = SL_PIECE_TOOL_CALL,
+    };
+    to_caller(ctx, kinds[event->kind], event->text, event->len);
+}
+
+static void to_parser(stream *s, const char *bytes, size_t n) {
+    if (n == 0)
+        return;
+    if (s->request->parse)
+        sl_answer_feed(&s->answer, bytes, n);
+    else
+        to_caller(s, SL_PIECE_TEXT, bytes, n);
+}
+
+// Length of the longest end of text[0..n) that begins one of the stop strings.
+static size_t held_length(const stream *s, const char *text, size_t n) {
+    size_t longest = 0;
+    for (size_t i = 0; i < s->request->n_stop; i++) {
+        size_t most = SL_MIN(s->stop_len[i] - 1, n);
+        for (size_t k = most; k > longest; k--)
+            if (memcmp(text + n - k, s->request->stop[i], k) == 0)
+                longest = k;
+    }
+    return longest;
+}
+
+// Offset of the first stop string in text[0..n), or n.
+static size_t find_stop(const stream *s, const char *text, size_t n) {
+    size_t first = n;
+    for (size_t i = 0; i < s->request->n_stop; i++)
+        for (size_t at = 0; at + s->stop_len[i] <= n && at < first; at++)
+            if (memcmp(text + at, s->request->stop[i], s->stop_len[i]) == 0)
+                first = at;
+    return first;
+}
+
+static void to_stops(stream *s, const char *bytes, size_t n) {
+    if (s->request->n_stop == 0) {
+        to_parser(s, bytes, n);
+        return;
+    }
+    while (n && !s->stopped) {
+        size_t take = SL_MIN(n, STOP_BYTES_MAX);
+        memcpy(s->held + s->n_held, bytes, take);
+        s->n_held += take;
+        bytes += take;
+        n -= take;
+        size_t stop = find_stop(s, s->held, s->n_held);
+        s->stopped = stop < s->n_held;
+        size_t keep = s->stopped ? 0 : held_length(s, s->held, s->n_held);
+        size_t give = s->stopped ? stop : s->n_held - keep;
+        to_parser(s, s->held, give);
+        memmove(s->held, s->held + s->n_held - keep, keep);
+        s->n_held = keep;
+    }
+}
+
+static void to_characters(stream *s, const char *bytes, size_t n) {
+    char out[SL_UTF8_FEED_BYTES(STOP_BYTES_MAX)];
+    while (n && !s->stopped) {
+        size_t take = SL_MIN(n, STOP_BYTES_MAX);
+        to_stops(s, out, sl_utf8_feed(&s->characters, bytes, take, out));
+        bytes += take;
+        n -= take;
+    }
+}
+
+// The answer is over: let go of what was held back.
+static void finish(stream *s) {
+    char out[SL_UTF8_FEED_BYTES(0)];
+    if (!s->stopped)
+        to_stops(s, out, sl_utf8_flush(&s->characters, out));
+    if (!s->stopped)
+        to_parser(s, s->held, s->n_held);
+    if (s->request->parse)
+        sl_answer_end(&s->answer);
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------- */
+
+static sl_status check_request(const sl_session *session, const sl_generate_request *r, stream *s, sl_error *err) {
+    const sl_sampling *p = &r->sampling;
+    if (!(p->temperature >= 0 && p->temperature <= 100))
+        return sl_fail(err, SL_ERR_ARGUMENT, "temperature is %g, expected 0 to 100", (double)p->temperature);
+    if (!(p->top_p > 0 && p->top_p <= 1))
+        return sl_fail(err, SL_ERR_ARGUMENT, "top_p is %g, expected more than 0 and at most 1", (double)p->top_p);
+    if (!(p->min_p >= 0 && p->min_p <= 1))
+        return sl_fail(err, SL_ERR_ARGUMENT, "min_p is %g, expected 0 to 1", (double)p->min_p);
+    if (!(p->repeat_penalty > 0 && p->repeat_penalty <= 100))
+        return sl_fail(err, SL_ERR_ARGUMENT, "repeat_penalty is %g, expected more than 0 and at most 100", (double)p->repeat_penalty);
+    if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100))
+        return sl_fail(err, SL_ERR_ARGUMENT, "presence_penalty is %g, expected -100 to 100", (double)p->presence_penalty);
+    if (r->n_stop > STOPS_MAX)
+        return sl_fail(err, SL_ERR_ARGUMENT, "%zu stop strings, at most %u", r->n_stop, STOPS_MAX);
+    for (size_t i = 0; i < r->n_stop; i++) {
+        s->stop_len[i] = strlen(r->stop[i]);
+        if (s->stop_len[i] == 0 || s->stop_len[i] > STOP_BYTES_MAX)
+            return sl_fail(err, SL_ERR_ARGUMENT, "stop string %zu has %zu bytes, expected 1 to %u", i, s->stop_len[i], STOP_BYTES_MAX);
+    }
+    if (r->n_prompt == 0 && !sl__session_logits(session))
+        return sl_fail(err, SL_ERR_ARGUMENT, "the prompt is empty, and nothing was fed before");
+    if (!session->engine->has_tokenizer && (r->parse || r->n_stop || r->on_piece))
+        return sl_fail(err, SL_ERR_STATE, "this model has no tokenizer, so an answer has no text");
+    return SL_OK;
+}
+
+static bool is_stop_token(const sl_model *m, uint32_t token) {
+    for (uint32_t i = 0; i < m->n_stop_tokens; i++)
+        if (m->stop_tokens[i] == token)
+            return true;
+    return false;
+}
+
+static bool report_prefill(void *user, uint64_t done, uint64_t total) {
+    const sl_progress *p = user;
+    return p->report(p->user, SL_PHASE_PREFILL, done, total);
+}
+
+static sl_status feed_prompt(sl_session *session, const sl_generate_request *r, sl_error *err) {
+    bool told = r->progress && r->progress->report;
+    sl_status st = sl__session_feed(session, r->prompt, r->n_prompt, told ? report_prefill : NULL, (void *)r->progress, err);
+    for (size_t i = 0; i < r->n_prompt && !st; i++)
+        sl_sampler_see(&session->engine->sampler, r->prompt[i], SL_SEEN_PROMPT);
+    return st;
+}
+
+// One token's text to the caller. Special tokens are no text.
+static void emit_token(stream *s, sl_engine *e, uint32_t token) {
+    const sl_generate_request *r = s->request;
+    const char *bytes;
+    size_t n;
+    if (r->on_token && !r->on_token(r->user, token))
+        s->refused = true;
+    if (e->has_tokenizer && !sl_tok_is_special(&e->tokenizer, token) && sl_tok_token_bytes(&e->tokenizer, token, &bytes, &n))
+        to_characters(s, bytes, n);
+}
+
+/* Sample and feed until the answer ends. Ids that the tokenizer does not have (padding rows of the head) are
+ * never sampled by a trained model; they would be passed on as ids without text. */
+static sl_status decode(sl_session *session, stream *s, sl_generate_result *out, sl_error *err) {
+    sl_engine *e = session->engine;
+    const sl_generate_request *r = s->request;
+    const sl_sampler_params params = {
+        .temperature = r->sampling.temperature,
+        .top_k = r->sampling.top_k,
+        .top_p = r->sampling.top_p,
+        .min_p = r->sampling.min_p,
+        .presence_penalty = r->sampling.presence_penalty,
+        .repeat_penalty = r->sampling.repeat_penalty,
+        .seed = r->sampling.seed,
+    };
+    for (;;) {
+        if (s->refused || atomic_load_explicit(&session->cancel, memory_order_relaxed)) {
+            out->finish = SL_FINISH_CANCEL;
+            return SL_OK;
+        }
+        if (s->stopped) {
+            out->finish = SL_FINISH_STOP;
+            return SL_OK;
+        }
+        if (r->max_tokens && out->n_generated == r->max_tokens) {
+            out->finish = SL_FINISH_LENGTH;
+            return SL_OK;
+        }
+        uint32_t position = e->state.n_past;
+        uint32_t token = sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session), &params, position);
+        if (is_stop_token(&e->store.model, token)) {
+            out->finish = SL_FINISH_STOP;
+            return SL_OK;
+        }
+        sl_sampler_see(&e->sampler, token, SL_SEEN_ANSWER);
+        out->n_generated++;
+        emit_token(s, e, token);
+        if (position == e->state.n_ctx) {
+            out->finish = SL_FINISH_LENGTH;
+            out->context_full = true;
+            return SL_OK;
+        }
+        sl_status st = SL_OK;
+        if (!s->stopped && !s->refused && !(r->max_tokens && out->n_generated == r->max_tokens))
+            st = sl__session_feed(session, &token, 1, NULL, NULL, err);
+        if (st == SL_ERR_CANCELED)
+            continue;  // the flag is still set: the loop ends above
+        if (st)
+            return st;
+    }
+}
+
+static sl_status generate(sl_session *session, stream *s, sl_generate_result *out, sl_error *err) {
+    const sl_generate_request *r = s->request;
+    double begin = sl_now();
+    sl_status st = feed_prompt(session, r, err);
+    out->prefill_seconds = sl_now() - begin;
+    if (st == SL_ERR_CANCELED) {
+        out->finish = SL_FINISH_CANCEL;
+        return SL_OK;
+    }
+    if (st)
+        return st;
+    out->n_prompt = (uint32_t)r->n_prompt;
+    begin = sl_now();
+    st = decode(session, s, out, err);
+    if (!st) {
+        finish(s);
+        if (out->finish == SL_FINISH_STOP && r->parse && s->answer.n_calls)
+            out->finish = SL_FINISH_TOOL_CALLS;
+    }
+    out->decode_seconds = sl_now() - begin;
+    return st;
+}
+
+/* The parser of the answer, its buffers and the tools' schemas: in the text workspace, which nothing else uses
+ * while an answer is generated. */
+static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
+    const sl_generate_request *r = s->request;
+    sl_arena *workspace = &e->text_workspace;
+    sl_json *tools = NULL;
+    if (r->tools_json) {
+        sl_status st = sl_json_parse(r->tools_json, strlen(r->tools_json), workspace, &tools, err);
+        if (st)
+            return sl_error_context(err, st, "tools");
+    }
+    size_t cap = (size_t)SL_MAX(e->plan.text_max, 4 * SL_KIB);
+    char *call = sl_arena_alloc(workspace, cap, 1), *json = sl_arena_alloc(workspace, 2 * cap, 1);
+    if (!call || !json)
+        return sl_arena_full(workspace, 3 * cap, err);
+    sl_answer_init(&s->answer, e->answer_format, r->in_reasoning, tools, call, cap, json, 2 * cap, on_answer, s);
+    return SL_OK;
+}
+
+sl_status sl_session_generate(sl_session *session, const sl_generate_request *request, sl_generate_result *result,
+                              sl_error *err) {
+    stream s;
+    memset(&s, 0, sizeof(s));
+    memset(result, 0, sizeof(*result));
+    s.request = request;
+    sl_utf8_stream_init(&s.characters);
+    sl_status st = check_request(session, request, &s, err);
+    if (st)
+        return st;
+    size_t mark = sl_arena_mark(&session->engine->text_workspace);
+    sl_seal_enter();
+    if (request->parse)
+        st = init_parser(session->engine, &s, err);
+    if (!st)
+        st = generate(session, &s, result, err);
+    sl_seal_leave();
+    sl_arena_reset(&session->engine->text_workspace, mark);
+    atomic_store_explicit(&session->cancel, false, memory_order_relaxed);
+    return st;
+}
