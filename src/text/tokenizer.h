@@ -70,9 +70,9 @@ SL_MUST_USE sl_status sl_tok_compile(const char *tokenizer_json, size_t len,
  * Errors: SL_ERR_CORRUPT, SL_ERR_UNSUPPORTED (another version of the format). */
 SL_MUST_USE sl_status sl_tok_open(const void *blob, size_t size, sl_tok *tok, sl_error *err);
 
-/* Treat everything as plain text: added tokens in it, special or not, are spelled out and never
- * become their ids. For content from outside that must not speak in control tokens. No special token
- * can come out. */
+/* Treat everything as plain text: added tokens are not looked for, so that what spells one is encoded
+ * like any other text. For content from outside, which must not speak in control tokens: no special
+ * token can come out. */
 #define SL_TOK_PLAIN 1u
 
 /* Bytes of workspace for encoding text whose pre-tokens have up to piece_bytes_max bytes (at least

