@@ -257,7 +257,10 @@ static int convert_first(cli *c, char path[CLI_PATH_MAX]) {
                         path, cli_quoted(name, quoted, sizeof(quoted)));
     snprintf(question, sizeof(question), "'%s' is a checkpoint. Convert it to '%s' first?", path,
              dst);
-    if (!cli_confirm(c, question))
+    bool yes = cli_confirm(c, question);
+    if (cli_signal())
+        return CLI_EXIT_SIGNAL + cli_signal();
+    if (!yes)
         return cli_fail(c, CLI_EXIT_MODEL, "unsupported",
                         "'%s' is a checkpoint, not a converted model. These two commands run it:\n"
                         "  sluice convert %s\n  sluice run %s",

@@ -357,7 +357,7 @@ void cli_talk_print_stats(cli_talk *t) {
     // From the first token on, which comes out of the prompt's prefill.
     uint64_t decoded = t->counting ? now.tokens_decoded - t->at_first_token.tokens_decoded : 0;
     uint64_t per_token = decoded ? (now.read_bytes - t->at_first_token.read_bytes) / decoded : 0;
-    cli_print(out, "read     %s for each token of the answer; %s in all, %s of it when opening\n",
+    cli_print(out, "read     %s for each token; %s in all, %s of it to open\n",
               cli_bytes(a, per_token), cli_bytes(b, now.read_bytes),
               cli_bytes(d, now.open_read_bytes));
     if (sl_engine_memory(t->engine, &memory, &err) == SL_OK)

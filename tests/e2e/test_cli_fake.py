@@ -207,7 +207,7 @@ def test_budget_refusal_names_the_smallest(cli):
 def test_stats(cli):
     r = cli("run", "demo", "hello", "--stats", "--quiet")
     for line in (r"prefill  \d+ tokens in 0.25 s: [\d.]+ tok/s", r"decode   15 tokens in 0.50 s: 30.0 tok/s",
-                 r"experts  83.3% found in memory: 600 hits, 120 reads", r"read     162.0 KiB for each token of the answer; ",
+                 r"experts  83.3% found in memory: 600 hits, 120 reads", r"read     162.0 KiB for each token; [\d.]+ MiB in all, 1.7 MiB of it to open",
                  r"memory   peak 63.0 MiB of 64.0 MiB \(98.4%\)"):
         assert re.search(f"^{line}", r.stderr, re.M), r.stderr
 
@@ -336,6 +336,10 @@ def test_run_on_a_checkpoint(cli, home, terminal):
         t.wait(r"\[y/N\] ")
         t.type("n\r")
         assert t.finish() == 4
+    with terminal("run", str(checkpoint), "hello") as t:
+        t.wait(r"\[y/N\] ")
+        t.type("\x03")
+        assert t.finish() == 130
     with terminal("run", str(checkpoint), "hello") as t:
         t.wait(r"\[y/N\] ")
         t.type("y\r")
@@ -546,6 +550,10 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_chat(terminal):
         assert words[1][1].startswith("word word ")  # interrupted answers stay as they are
         t.line("hello", "You said: hello\n\n" + PROMPT)
         t.line("long", "word word ")
+        os.kill(t.pid, signal.SIGTERM)
+        assert t.finish() == 143
+    with terminal("run", "demo") as t:
+        t.wait(PROMPT)
         os.kill(t.pid, signal.SIGTERM)
         assert t.finish() == 143
 
