@@ -71,8 +71,9 @@ static bool text_reserve(tpl_text *text, size_t n) {
         return true;
     if (text->len + n > UINT32_MAX)
         return sl__tpl_fail(text->run, SL_ERR_MEMORY, "a string of more than 4 GiB");
-    const uint8_t *top = arena->base + arena->used, *end = (const uint8_t *)text->s + text->cap;
-    if (text->s && (const uint8_t *)text->s >= arena->base && end == top) {
+    // Compared as numbers: the text may be anywhere, the template's own tree included.
+    uintptr_t start = (uintptr_t)text->s, base = (uintptr_t)arena->base;
+    if (text->s && start >= base && start + text->cap == base + arena->used) {
         size_t more = n - (text->cap - text->len);
         if (!sl__tpl_alloc(text->run, more, 1))
             return false;

@@ -14,10 +14,10 @@
  *              last length list lower map max min reject rejectattr replace reverse round safe
  *              select selectattr sort string sum title tojson trim unique upper
  * Tests        all of Jinja's
- * Methods      str: capitalize count endswith find index isalpha isdigit islower isspace isupper
- *              join lower lstrip removeprefix removesuffix replace rfind rsplit rstrip split
- *              splitlines startswith strip title upper; dict: copy get items keys values;
- *              list: copy count index; loop: cycle
+ * Methods      str: capitalize count endswith find index islower isspace isupper join lower lstrip
+ *              removeprefix removesuffix replace rfind rsplit rstrip split splitlines startswith
+ *              strip title upper; dict: copy get items keys values; list, tuple, range: count
+ *              index; list: copy; loop: cycle
  *
  * Not there, and refused by the parser with line and column: include, import, extends, block, call,
  * recursive loops, * and ** in calls, other filters, methods and functions, identifiers that are not

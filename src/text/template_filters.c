@@ -627,21 +627,28 @@ static bool copy(ARGUMENTS) {
     return true;
 }
 
-static bool list_count(ARGUMENTS) {
-    int64_t n = 0;
-    for (uint32_t i = 0; i < self->len; i++) {
+static bool sequence_count(ARGUMENTS) {
+    const tpl_val *items;
+    uint32_t n, hits = 0;
+    if (!sl__tpl_iterate(run, self, &items, &n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
         bool equal;
-        if (!sl__tpl_equal(run, &self->items[i], &arg[0], &equal))
+        if (!sl__tpl_equal(run, &items[i], &arg[0], &equal))
             return false;
-        n += equal;
+        hits += equal;
     }
-    *out = tpl_int(n);
+    *out = tpl_int(hits);
     return true;
 }
-static bool list_index(ARGUMENTS) {
-    for (uint32_t i = 0; i < self->len; i++) {
+static bool sequence_index(ARGUMENTS) {
+    const tpl_val *items;
+    uint32_t n;
+    if (!sl__tpl_iterate(run, self, &items, &n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
         bool equal;
-        if (!sl__tpl_equal(run, &self->items[i], &arg[0], &equal))
+        if (!sl__tpl_equal(run, &items[i], &arg[0], &equal))
             return false;
         *out = tpl_int(i);
         if (equal)
@@ -1845,8 +1852,12 @@ static const tpl_callable methods[] = {
     METHOD(TPL_V_DICT, "keys", 0, 0, dict_keys, 0),
     METHOD(TPL_V_DICT, "values", 0, 0, dict_values, 0),
     METHOD(TPL_V_LIST, "copy", 0, 0, copy, 0),
-    METHOD(TPL_V_LIST, "count", 1, 1, list_count, 0),
-    METHOD(TPL_V_LIST, "index", 1, 1, list_index, 0),
+    METHOD(TPL_V_LIST, "count", 1, 1, sequence_count, 0),
+    METHOD(TPL_V_LIST, "index", 1, 1, sequence_index, 0),
+    METHOD(TPL_V_TUPLE, "count", 1, 1, sequence_count, 0),
+    METHOD(TPL_V_TUPLE, "index", 1, 1, sequence_index, 0),
+    METHOD(TPL_V_RANGE, "count", 1, 1, sequence_count, 0),
+    METHOD(TPL_V_RANGE, "index", 1, 1, sequence_index, 0),
     {.name = "cycle", .self_type = TPL_V_LOOP, .any_fn = loop_cycle},
 };
 

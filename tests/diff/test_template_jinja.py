@@ -304,6 +304,8 @@ b" }}
 {{ 'a-b'.upper() }} {{ 'A-B'.lower() }} {{ 'hello world'.capitalize() }} {{ 'xhello'.removeprefix('x') }} {{ 'hellox'.removesuffix('x') }} {{ 'x'.removesuffix('') }} {{ lines.splitlines() }} {{ lines.splitlines(true) }} {{ 'a\u2028b\x0bc\x1cd'.splitlines() }} {{ ''.splitlines() }} {{ 'a'.isupper() }} {{ 'ab1'.islower() }} {{ ' '.isspace() }} {{ ''.isspace() }}
 {{ l|join(',') }} {{ l|join }} {{ mix|join('|') }} {{ people|join(', ', attribute='name') }} {{ 'abc'|join('.') }} {{ missing|join(',') }}| {{ d|join('+') }} {{ l|join(d=' ') }} {{ l|join(1) }}
 {{ 5|join(',') }}
+{{ l.count(1) }} {{ l.index(2) }} {{ (1, 2, 1).count(1) }} {{ range(3).index(2) }} {{ l.copy() }} {{ d.copy() }}
+{{ l.index(9) }}
 {{ l|length }} {{ s|length }} {{ d|count }} {{ missing|length }} {{ uni|length }} {{ (1,2)|length }} {{ e|length }}
 {{ 5|length }}
 {{ nil|length }}
