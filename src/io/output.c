@@ -17,6 +17,9 @@ sl_status sl_output_open(const char *path, sl_output *out, sl_error *err) {
     out->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out->fd < 0)
         return sl_fail_errno(err, SL_ERR_IO, errno, "creating '%s'", path);
+#ifdef O_DIRECT
+    out->direct_fd = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+#endif
     return SL_OK;
 }
 
@@ -48,21 +51,39 @@ static void send_window(sl_output *out) {
     out->low = out->high = out->pending = 0;
 }
 
-sl_status sl_output_write(sl_output *out, const void *bytes, size_t n, uint64_t offset,
-                          sl_error *err) {
-    const char *p = bytes;
-    size_t left = n;
-    uint64_t at = offset;
-    while (left) {
-        ssize_t done = pwrite(out->fd, p, left, (off_t)at);
+/* Write n bytes, however many calls it takes. 0, or the errno of the call that failed; *n is what is left. */
+static int write_all(int fd, const uint8_t **p, size_t *n, uint64_t *at) {
+    while (*n) {
+        ssize_t done = pwrite(fd, *p, *n, (off_t)*at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return fail_write(out, errno, err);
-        p += done;
-        at += (uint64_t)done;
-        left -= (size_t)done;
+            return errno;
+        *p += done;
+        *at += (uint64_t)done;
+        *n -= (size_t)done;
     }
+    return 0;
+}
+
+sl_status sl_output_write(sl_output *out, const void *bytes, size_t n, uint64_t offset,
+                          sl_error *err) {
+    const uint8_t *p = bytes;
+    size_t left = n;
+    uint64_t at = offset;
+    if (out->direct_fd >= 0 && ((uintptr_t)p | offset | n) % SL_PAGE == 0) {
+        int errnum = write_all(out->direct_fd, &p, &left, &at);
+        if (errnum == 0)
+            return SL_OK;
+        if (errnum != EINVAL)
+            return fail_write(out, errnum, err);
+        // Accepted at open and refused now: the rest, and all that follows, goes the other way.
+        (void)close(out->direct_fd);
+        out->direct_fd = -1;
+    }
+    int errnum = write_all(out->fd, &p, &left, &at);
+    if (errnum)
+        return fail_write(out, errnum, err);
     out->low = out->pending ? SL_MIN(out->low, offset) : offset;
     out->high = SL_MAX(out->high, at);
     out->pending += n;
@@ -90,6 +111,7 @@ sl_status sl_output_finish(sl_output *out, uint64_t bytes, sl_error *err) {
     // Some file systems report a failed write only here.
     int failed = close(out->fd);
     out->fd = -1;
+    sl_output_close(out);
     if (st == SL_OK && failed)
         st = fail_write(out, errno, err);
     return st;
@@ -98,5 +120,7 @@ sl_status sl_output_finish(sl_output *out, uint64_t bytes, sl_error *err) {
 void sl_output_close(sl_output *out) {
     if (out->fd >= 0)
         (void)close(out->fd);
-    out->fd = -1;
+    if (out->direct_fd >= 0)
+        (void)close(out->direct_fd);
+    out->fd = out->direct_fd = -1;
 }

@@ -1,8 +1,9 @@
 /* Files being written, without leaving them in the page cache.
  *
- * Writing goes through the page cache, since parts of any length land at any offset, but behind the
- * writer: what was written is sent to the drive while the next part is made, and its pages are dropped
- * as soon as they are there. At most a few windows of SL_OUTPUT_WINDOW bytes are cached at a time. */
+ * Whole pages in page-aligned memory go past the page cache, at the speed of the drive. Parts of any other
+ * length and place go through it and behind the writer: what was written is sent to the drive while the
+ * next part is made, and its pages are dropped as soon as they are there. Where the file system has no
+ * direct I/O everything goes that way. */
 #ifndef SL_IO_OUTPUT_H
 #define SL_IO_OUTPUT_H
 
@@ -15,13 +16,14 @@
 
 typedef struct sl_output {
     int fd;                        /* -1 when closed */
+    int direct_fd;                 /* the same file for direct writes; -1: not possible here */
     char name[SL_OUTPUT_NAME_MAX]; /* for messages: the last part of the path */
     uint64_t pending;              /* bytes written since the last window was sent */
     uint64_t low, high;            /* the range they lie in */
     uint64_t sent_low, sent_high;  /* the window that is on its way */
 } sl_output;
 
-#define SL_OUTPUT_CLOSED ((sl_output){.fd = -1})
+#define SL_OUTPUT_CLOSED ((sl_output){.fd = -1, .direct_fd = -1})
 
 /* Create, or empty, a file for writing. Errors: SL_ERR_IO. */
 SL_MUST_USE sl_status sl_output_open(const char *path, sl_output *out, sl_error *err);

@@ -8,6 +8,8 @@
 #include "store/store_internal.h"
 
 #define EMBED_ALIGN 16u
+/* Tensors from here on begin on a page, so that direct I/O takes them without a detour. */
+#define PAGED_BYTES (64 * SL_KIB)
 
 sl_hash128 sl_hash(const void *bytes, size_t n) {
     XXH128_hash_t h = XXH3_128bits(bytes, n);
@@ -171,10 +173,11 @@ sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, 
             t->role = spec.role;
             t->layer = spec.layer;
             t->shape = shape;
-            t->offset = out->trunk_bytes;
             if ((st = sl_matrix_layout_of(&shape, &t->layout, err)))
                 goto fail;
-            out->trunk_bytes += t->layout.bytes;
+            t->offset = t->layout.bytes < PAGED_BYTES ? out->trunk_bytes
+                                                      : SL_ALIGN_UP(out->trunk_bytes, SL_PAGE);
+            out->trunk_bytes = t->offset + t->layout.bytes;
         }
     }
     if ((st = sl_expert_layout_of(&gate, &up, &down, &out->expert, err)))
