@@ -15,6 +15,8 @@
 #include "model/model.h"
 #include "store/store.h"
 
+#define SL_CHECKPOINT_BOUNCE ((size_t)4 << 20)
+
 typedef struct sl_checkpoint_options {
     uint32_t bits, group; /* of dense weights; 0: 4 and 64 */
 } sl_checkpoint_options;
@@ -27,7 +29,9 @@ typedef struct sl_checkpoint {
     sl_buf file_names; /* NUL-terminated, one after another */
     uint32_t n_files;
     const char **files; /* [n_files], into file_names; tensor->file indexes it */
-    sl_file *opened;    /* [n_files], opened when first read */
+    uint8_t *bounce;    /* page-aligned, SL_CHECKPOINT_BOUNCE bytes: for direct reads */
+    void *bounce_block;
+    sl_file *opened; /* [n_files], opened when first read */
     const char *prefix, *head_prefix;
     bool mlx;                   /* layout */
     bool quantized;             /* some weights are; then dense ones stay dense */

@@ -44,10 +44,14 @@ static sl_status copy_part(sl_tensor_writer *w, const sl_matrix_source *s, unsig
     return SL_OK;
 }
 
-// How many rows go through the buffers at once.
+/* How many rows go through the buffers at once: a power of two, so that strips of ordinary shapes end on pages
+ * and can be written directly. */
 static uint32_t strip_rows(const sl_matrix_source *s, uint64_t row_bytes) {
     uint64_t widest = SL_MAX(row_bytes, (uint64_t)s->shape.cols * sizeof(float));
-    return (uint32_t)SL_MIN((uint64_t)s->shape.rows, SL_STRIP_BYTES / widest);
+    uint32_t rows = 1;
+    while (2 * rows * widest <= SL_STRIP_BYTES && rows < s->shape.rows)
+        rows *= 2;
+    return rows;
 }
 
 /* Rows first.. of a dense source, quantized: codes, scales and biases one after another in w->packed. */

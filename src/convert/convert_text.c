@@ -14,8 +14,8 @@
 #define TEMPLATE_TREE_FACTOR 16u
 
 // A file of the checkpoint; one that is not there leaves the buffer empty.
-static sl_status slurp_optional(const char *folder, const char *name, uint64_t max,
-                                sl_buf *out, sl_error *err) {
+static sl_status slurp_optional(const char *folder, const char *name, uint64_t max, sl_buf *out,
+                                sl_error *err) {
     char path[SL_PATH_MAX];
     sl_status st = sl_path_join(folder, name, path, sizeof(path), err);
     if (st == SL_OK)
@@ -60,8 +60,8 @@ static sl_status check_template(const sl_buf *source, sl_error *err) {
 }
 
 // chat_template.jinja, else chat_template.json, else tokenizer_config.json.
-static sl_status read_template(const char *folder, const sl_json *tokenizer_config,
-                               sl_buf *out, sl_error *err) {
+static sl_status read_template(const char *folder, const sl_json *tokenizer_config, sl_buf *out,
+                               sl_error *err) {
     sl_buf text;
     sl_arena tree = {0};
     sl_json *json;
@@ -135,7 +135,8 @@ sl_status sl__convert_texts(const sl_checkpoint *ck, sl_store *store, sl_convert
     sl_buf_init(&texts->tokenizer);
     sl_buf_init(&texts->chat_template);
     sl_buf_init(&config_text);
-    if ((st = slurp_optional(ck->path, "tokenizer_config.json", SL_CONFIG_MAX, &config_text, err)) ||
+    if ((st =
+             slurp_optional(ck->path, "tokenizer_config.json", SL_CONFIG_MAX, &config_text, err)) ||
         (st = parse(&config_text, "tokenizer_config.json", &tree, &config, err)) ||
         (st = compile_tokenizer(ck->path, &config_text, &texts->tokenizer, err)) ||
         (st = read_template(ck->path, config, &texts->chat_template, err)))
@@ -178,8 +179,9 @@ sl_status sl_convert_folder_template(const char *folder, sl_buf *out, sl_error *
     if (st == SL_OK && (st = parse(&text, "tokenizer_config.json", &tree, &config, err)) == SL_OK)
         st = read_template(folder, config, out, err);
     if (st == SL_OK && out->len == 0)
-        st = sl_fail(err, SL_ERR_MISSING,
-                     "there is no chat_template.jinja, and no chat_template in tokenizer_config.json");
+        st = sl_fail(
+            err, SL_ERR_MISSING,
+            "there is no chat_template.jinja, and no chat_template in tokenizer_config.json");
     sl_arena_unmap(&tree);
     sl_buf_deinit(&text);
     return st;

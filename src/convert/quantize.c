@@ -81,19 +81,26 @@ void sl_narrow(const float *in, sl_dtype dtype, size_t n, void *out) {
 
 bool sl_all_finite(const void *in, sl_dtype dtype, size_t n) {
     const uint8_t *p = in;
-    size_t size = dtype == SL_DTYPE_F32 ? 4 : 2;
-    uint32_t mask = dtype == SL_DTYPE_F32 ? 0x7f800000 : dtype == SL_DTYPE_BF16 ? 0x7f80 : 0x7c00;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u = 0;
-        memcpy(&u, p + size * i, size); // little-endian, as the files are
-        if ((u & mask) == mask)
-            return false;
+    uint32_t wild = 0; // counted without leaving the loop, which vectorizes
+    if (dtype == SL_DTYPE_F32) {
+        for (size_t i = 0; i < n; i++) {
+            uint32_t u;
+            memcpy(&u, p + 4 * i, sizeof(u));
+            wild |= (u & 0x7f800000) == 0x7f800000;
+        }
+        return wild == 0;
     }
-    return true;
+    uint16_t mask = dtype == SL_DTYPE_BF16 ? 0x7f80 : 0x7c00;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t u;
+        memcpy(&u, p + 2 * i, sizeof(u));
+        wild |= (u & mask) == mask;
+    }
+    return wild == 0;
 }
 
-/* Codes 8 at a time are `bits` whole bytes, least significant code first. */
-static void pack(const uint8_t *q, uint32_t n, unsigned bits, uint8_t *out) {
+/* Codes 8 at a time are `bits` whole bytes, least significant code first. Inlined with constant bits. */
+static inline void pack_bits(const uint8_t *q, uint32_t n, unsigned bits, uint8_t *out) {
     for (uint32_t i = 0; i < n; i += 8, out += bits) {
         uint64_t word = 0;
         for (unsigned k = 0; k < 8; k++)
@@ -103,30 +110,69 @@ static void pack(const uint8_t *q, uint32_t n, unsigned bits, uint8_t *out) {
     }
 }
 
-// One group; false when something is not finite.
-static bool quantize_group(const float *w, uint32_t n, unsigned bits, uint8_t *codes,
-                           float *scale_out, float *bias_out) {
+static void pack(const uint8_t *q, uint32_t n, unsigned bits, uint8_t *out) {
+    switch (bits) {
+    case 2:
+        pack_bits(q, n, 2, out);
+        break;
+    case 3:
+        pack_bits(q, n, 3, out);
+        break;
+    case 4:
+        pack_bits(q, n, 4, out);
+        break;
+    case 5:
+        pack_bits(q, n, 5, out);
+        break;
+    case 6:
+        pack_bits(q, n, 6, out);
+        break;
+    default:
+        memcpy(out, q, n);
+        break;
+    }
+}
+
+/* Clamping before rounding gives the same code, as 0 and steps are whole. Adding 1.5 * 2^23 then rounds to
+ * even, and leaves the code in the last bits. */
+static void encode(const float *restrict w, uint32_t n, float scale, float bias, float steps,
+                   uint8_t *restrict q) {
+    for (uint32_t i = 0; i < n; i++) {
+        float c = (w[i] - bias) / scale;
+        c = c > 0 ? c : 0;
+        c = c < steps ? c : steps;
+        q[i] = (uint8_t)bits_of(c + 12582912.0f);
+    }
+}
+
+static void range(const float *w, uint32_t n, float *min, float *max) {
     float low[LANES], high[LANES];
-    uint32_t wild[LANES] = {0};
     for (unsigned j = 0; j < LANES; j++)
         low[j] = high[j] = w[j];
-    for (uint32_t i = 0; i < n; i += LANES) {
+    for (uint32_t i = LANES; i < n; i += LANES) {
         for (unsigned j = 0; j < LANES; j++) {
             float v = w[i + j];
             low[j] = v < low[j] ? v : low[j];
             high[j] = v > high[j] ? v : high[j];
-            wild[j] |= (bits_of(v) & 0x7f800000) == 0x7f800000;
         }
     }
-    float min = low[0], max = high[0];
-    uint32_t any = wild[0];
     for (unsigned j = 1; j < LANES; j++) {
-        min = low[j] < min ? low[j] : min;
-        max = high[j] > max ? high[j] : max;
-        any |= wild[j];
+        low[0] = low[j] < low[0] ? low[j] : low[0];
+        high[0] = high[j] > high[0] ? high[j] : high[0];
     }
-    float steps = (float)((1u << bits) - 1), scale = (max - min) / steps, bias = 0;
-    if (any || !isfinite(scale))
+    *min = low[0];
+    *max = high[0];
+}
+
+// One group; false when something is not finite.
+static bool quantize_group(const float *w, uint32_t n, unsigned bits, uint8_t *codes,
+                           float *scale_out, float *bias_out) {
+    float min, max, steps = (float)((1u << bits) - 1), bias = 0;
+    if (!sl_all_finite(w, SL_DTYPE_F32, n))
+        return false;
+    range(w, n, &min, &max);
+    float scale = (max - min) / steps;
+    if (!isfinite(scale))
         return false;
     scale = scale > 1e-7f ? scale : 1e-7f;
     bool below = fabsf(min) > fabsf(max);
@@ -138,14 +184,7 @@ static bool quantize_group(const float *w, uint32_t n, unsigned bits, uint8_t *c
         bias = edge;
     }
     uint8_t q[GROUP_MAX];
-    for (uint32_t i = 0; i < n; i++) {
-        // Clamping before rounding gives the same code, as 0 and steps are whole; then adding and
-        // subtracting 1.5 * 2^23 rounds to even without a call.
-        float c = (w[i] - bias) / scale;
-        c = c > 0 ? c : 0;
-        c = c < steps ? c : steps;
-        q[i] = (uint8_t)(int32_t)((c + 12582912.0f) - 12582912.0f);
-    }
+    encode(w, n, scale, bias, steps, q);
     pack(q, n, bits, codes);
     *scale_out = scale;
     *bias_out = bias;

@@ -1,0 +1,285 @@
+/* Conversion as the kernel sees it: killed at any moment, on a full drive, its memory and the page cache it leaves.
+ * Each conversion runs in a child process. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "convert/convert.h"
+#include "helpers/checkpoint.h"
+#include "helpers/scratch.h"
+
+static const char *in(const char *folder, const char *name) {
+    static char paths[4][1024];
+    static unsigned at;
+    char *path = paths[at++ % 4];
+    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+    return path;
+}
+
+/* What a child does: convert with a limit on file sizes, then write status, message and "resumed" to a pipe. */
+typedef struct answer {
+    sl_status status;
+    bool resumed;
+    char message[SL_ERROR_MESSAGE_MAX];
+} answer;
+
+static pid_t begin(const char *src, const char *dst, uint64_t file_bytes_max, int *from) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const sl_convert_params params = {0};
+        sl_convert_outcome out;
+        sl_error err = {0};
+        answer a = {0};
+        if (file_bytes_max) {
+            const struct rlimit limit = {file_bytes_max, file_bytes_max};
+            (void)signal(SIGXFSZ, SIG_IGN);
+            (void)setrlimit(RLIMIT_FSIZE, &limit);
+        }
+        a.status = sl_convert_run(src, dst, &params, &out, &err);
+        a.resumed = out.resumed;
+        memcpy(a.message, err.message, sizeof(a.message));
+        sl_convert_outcome_deinit(&out);
+        (void)!write(ends[1], &a, sizeof(a));
+        _exit(0);
+    }
+    (void)close(ends[1]);
+    *from = ends[0];
+    return pid;
+}
+
+// The child's answer, and its peak memory in bytes. A child that was killed has status SL_ERR_CANCELED.
+static answer finish(pid_t pid, int from, uint64_t *peak) {
+    answer a = {.status = SL_ERR_CANCELED};
+    struct rusage usage;
+    int status;
+    if (read(from, &a, sizeof(a)) != sizeof(a))
+        a.status = SL_ERR_CANCELED;
+    (void)close(from);
+    assert_int_equal(wait4(pid, &status, 0, &usage), pid);
+    if (peak)
+        *peak = (uint64_t)usage.ru_maxrss * 1024;
+    return a;
+}
+
+static answer run(const char *src, const char *dst, uint64_t file_bytes_max, uint64_t *peak) {
+    int from;
+    pid_t pid = begin(src, dst, file_bytes_max, &from);
+    return finish(pid, from, peak);
+}
+
+static void check(const answer *a) {
+    if (a->status)
+        fail_msg("%s: %s", sl_status_name(a->status), a->message);
+}
+
+static test_checkpoint middling(void) {
+    test_checkpoint spec = test_checkpoint_default();
+    spec.n_layers = 8;
+    spec.n_experts = 16;
+    spec.d_model = 256;
+    spec.d_expert = 256;
+    spec.n_vocab = 4000;
+    return spec;
+}
+
+static void stores_agree(const char *a, const char *b, uint32_t n_layers) {
+    static const char *const files[] = {"manifest.json", "trunk.bin", "embed.bin", "experts.sum"};
+    for (size_t i = 0; i < SL_COUNT(files); i++)
+        assert_true(test_files_equal(in(a, files[i]), in(b, files[i])));
+    for (uint32_t i = 0; i < n_layers; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "experts/%03u.bin", i);
+        assert_true(test_files_equal(in(a, name), in(b, name)));
+    }
+}
+
+/* Killed after ever longer times until it gets through: the store is the same, and work is carried over. */
+static void kill_at_any_moment(void **state) {
+    (void)state;
+    test_checkpoint spec = middling();
+    const char *src = test_scratch_path("kill-src"), *whole = test_scratch_path("kill-whole");
+    const char *dst = test_scratch_path("kill");
+    test_checkpoint_write(src, &spec);
+    answer a = run(src, whole, 0, NULL);
+    check(&a);
+    unsigned n_killed = 0;
+    bool resumed = false;
+    for (long us = 500; us < 60000000; us += us / 4 + 500) {
+        int from;
+        pid_t pid = begin(src, dst, 0, &from);
+        const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
+        (void)nanosleep(&nap, NULL);
+        (void)kill(pid, SIGKILL);
+        a = finish(pid, from, NULL);
+        if (a.status == SL_OK)
+            break;
+        assert_int_equal(a.status, SL_ERR_CANCELED);
+        // Never half a store under its name.
+        assert_int_equal(access(dst, F_OK), -1);
+        n_killed++;
+    }
+    if (access(dst, F_OK)) {
+        a = run(src, dst, 0, NULL);
+        check(&a);
+    }
+    resumed = a.resumed;
+    print_message("killed %u times, then done%s\n", n_killed, resumed ? " from where it was" : "");
+    assert_true(n_killed >= 3 && resumed);
+    stores_agree(whole, dst, spec.n_layers);
+}
+
+/* Two at once: one works, the other says so. */
+static void one_at_a_time(void **state) {
+    (void)state;
+    test_checkpoint spec = middling();
+    const char *src = test_scratch_path("two-src"), *dst = test_scratch_path("two");
+    test_checkpoint_write(src, &spec);
+    int from;
+    pid_t pid = begin(src, dst, 0, &from);
+    (void)kill(pid, SIGSTOP);
+    // Wherever it was stopped: before its lock, then the second wins; after it, the second is refused.
+    answer second = run(src, dst, 0, NULL);
+    (void)kill(pid, SIGCONT);
+    answer first = finish(pid, from, NULL);
+    bool one_is_done = first.status == SL_OK || second.status == SL_OK;
+    assert_true(one_is_done);
+    if (second.status)
+        assert_true(second.status == SL_ERR_STATE || second.status == SL_ERR_EXISTS);
+}
+
+static void a_file_that_cannot_grow(void **state) {
+    (void)state;
+    test_checkpoint spec = middling();
+    const char *src = test_scratch_path("limit-src"), *dst = test_scratch_path("limit");
+    test_checkpoint_write(src, &spec);
+    answer a = run(src, dst, 100000, NULL);
+    assert_int_equal(a.status, SL_ERR_IO);
+    assert_non_null(strstr(a.message, "longer than is allowed"));
+    assert_int_equal(access(in(test_scratch(), "limit.partial"), F_OK), 0);
+    a = run(src, dst, 0, NULL);
+    check(&a);
+}
+
+/* A drive of 8 MiB: said before anything is written. Filled up behind its back: said in words, and what is done is
+ * kept. Needs the right to mount. */
+static void a_full_drive(void **state) {
+    (void)state;
+    test_checkpoint spec = middling();
+    const char *src = test_scratch_path("full-src"), *drive = test_scratch_path("drive");
+    assert_int_equal(mkdir(drive, 0777), 0);
+    if (mount("tmpfs", drive, "tmpfs", 0, "size=16m")) {
+        print_message("mounting a small file system: %s: skipped\n", strerror(errno));
+        skip();
+    }
+    test_checkpoint_write(src, &spec);
+    answer a = run(src, in(drive, "m"), 0, NULL);
+    bool said = a.status == SL_ERR_IO && strstr(a.message, "not enough space");
+    (void)umount(drive);
+    if (!said)
+        fail_msg("%s: %s", sl_status_name(a.status), a.message);
+    // Large enough at first; the child is stopped, the drive filled, and the child goes on.
+    assert_int_equal(mount("tmpfs", drive, "tmpfs", 0, "size=64m"), 0);
+    int from;
+    pid_t pid = begin(src, in(drive, "m"), 0, &from);
+    while (access(in(drive, "m.partial/trunk.bin"), F_OK) && kill(pid, 0) == 0)
+        ;
+    (void)kill(pid, SIGSTOP);
+    struct statvfs space;
+    (void)statvfs(drive, &space);
+    FILE *hog = fopen(in(drive, "hog"), "wb");
+    char *block = calloc(1, 65536);
+    setvbuf(hog, NULL, _IONBF, 0);
+    while (fwrite(block, 1, 4096, hog) == 4096)
+        ;
+    (void)fclose(hog);
+    (void)kill(pid, SIGCONT);
+    a = finish(pid, from, NULL);
+    free(block);
+    bool words = a.status == SL_ERR_IO && strstr(a.message, "no space is left");
+    (void)unlink(in(drive, "hog"));
+    answer after = run(src, in(drive, "m"), 0, NULL);
+    (void)umount(drive);
+    if (!words)
+        fail_msg("%s: %s", sl_status_name(a.status), a.message);
+    check(&after);
+    assert_true(after.resumed);
+}
+
+/* 2 GiB of weights (zeros that take no space in the source), among them matrices far larger than any buffer. */
+static void memory_is_bounded(void **state) {
+    (void)state;
+    test_checkpoint spec = {.layout = TEST_HF_FUSED,
+                            .n_layers = 4,
+                            .d_model = 2048,
+                            .n_experts = 32,
+                            .d_expert = 512,
+                            .n_vocab = 200000,
+                            .sparse = true};
+    const char *src = test_scratch_path("large-src"), *dst = test_scratch_path("large");
+    uint64_t room, peak, cached, total = 0;
+    sl_error err;
+    sl_store s;
+    assert_int_equal(sl_path_free_bytes(test_scratch(), &room, &err), SL_OK);
+    if (room < SL_GIB * 3 / 2) {
+        print_message("1.5 GiB of free space are needed: skipped\n");
+        skip();
+    }
+    test_checkpoint_write(src, &spec);
+    struct timespec before, after;
+    (void)clock_gettime(CLOCK_MONOTONIC, &before);
+    answer a = run(src, dst, 0, &peak);
+    (void)clock_gettime(CLOCK_MONOTONIC, &after);
+    check(&a);
+    double seconds =
+        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+    assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
+    print_message("peak %.1f MiB, %.1f s for a store of %.2f GiB\n", (double)peak / (double)SL_MIB,
+                  seconds, (double)s.model_bytes / (double)SL_GIB);
+    assert_true(peak < 300 * SL_MIB);
+    // Nothing of source or store stays in the page cache.
+    const char *files[] = {"trunk.bin",       "embed.bin",   "experts/000.bin",
+                           "experts/003.bin", "experts.sum", "manifest.json"};
+    for (size_t i = 0; i <= SL_COUNT(files); i++) {
+        sl_file f;
+        const char *path = i < SL_COUNT(files) ? in(dst, files[i]) : in(src, "model.safetensors");
+        assert_int_equal(sl_file_open(path, false, &f, &err), SL_OK);
+        assert_int_equal(sl_file_cached_bytes(&f, &cached, &err), SL_OK);
+        total += cached;
+        sl_file_close(&f);
+    }
+    bool direct = s.direct;
+    sl_store_close(&s);
+    if (!direct) {
+        print_message("no direct I/O on this file system: the page cache is not judged\n");
+        return;
+    }
+    assert_int_equal(total, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kill_at_any_moment),      cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(a_file_that_cannot_grow), cmocka_unit_test(a_full_drive),
+        cmocka_unit_test(memory_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
