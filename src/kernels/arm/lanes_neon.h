@@ -202,6 +202,20 @@ SL_INLINE void w_deal2(const void *p, words out[2]) {
     }
 }
 
+SL_INLINE uint32x4_t w_bytes8_pair(const unsigned char *p, size_t stride) {
+    return vreinterpretq_u32_u8(vcombine_u8(vld1_u8(p), vld1_u8(p + stride)));
+}
+SL_INLINE void w_bytes8(const void *p, size_t stride, words out[2]) {
+    SL_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const unsigned char *at = (const unsigned char *)p + 4 * (size_t)i * stride;
+        const uint32x4_t a = w_bytes8_pair(at, stride);
+        const uint32x4_t b = w_bytes8_pair(at + 2 * stride, stride);
+        out[0].q[i] = vuzp1q_u32(a, b);
+        out[1].q[i] = vuzp2q_u32(a, b);
+    }
+}
+
 SL_INLINE uint64x2_t w_wide(uint32x4_t v) {
     return vreinterpretq_u64_u32(v);
 }

@@ -20,6 +20,8 @@
  *   w_keep_or(a, mask, bits) = (a & mask) | bits
  *   w_bits(lanes)  l_bits(words)     the same 512 bits
  *   w_deal2(p, out)            out[t] lane i = dword 2i + t;  t = 0, 1
+ *   w_bytes8(p, stride, out)   out[0] lane i = the first four of the eight bytes at p + i * stride,
+ *                              out[1] the last four
  *   w_deal4(p, row_bytes, out) out[t] lane i = dword t of the 16 bytes at p + i * row_bytes;  t = 0..3
  *
  * and L_WIDE, how many vectors of lanes are worth keeping in registers as accumulators. */

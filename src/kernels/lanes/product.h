@@ -37,21 +37,6 @@ SL_INLINE lanes lanes_code(words w, unsigned bits, unsigned at) {
     return l_sub(l_bits(coded), l_set1(sl__float_of_bits(one) + (float)(1u << (bits - 1))));
 }
 
-/* Codes 0-3 and 4-7 of each lane of a width that no deal unpacks, each four in one word. */
-SL_INLINE void lanes_gather_codes(const unsigned char *block, unsigned bits, words out[2]) {
-    unsigned char bytes[6 * SL_LANES + 8] = {0};
-    uint32_t low[SL_LANES], high[SL_LANES];
-    memcpy(bytes, block, bits * SL_LANES);
-    for (uint32_t i = 0; i < SL_LANES; i++) {
-        uint64_t eight;
-        memcpy(&eight, bytes + (size_t)i * bits, sizeof(eight));
-        low[i] = (uint32_t)eight;
-        high[i] = (uint32_t)(eight >> (4 * bits));
-    }
-    out[0] = w_load(low);
-    out[1] = w_load(high);
-}
-
 /* w[j], lane i: weight (dense) or centred code (affine) of input 8i + j of a block. */
 SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w[8]) {
     words raw[8];
@@ -91,9 +76,11 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
             w[4 * t + 3] = lanes_code(upper, 8, 8);
         }
         return;
-    default: { // 2, 3, 5, 6 bits
+    default: { // 2, 3, 5, 6 bits: a lane's eight codes begin its eight bytes; four of them fill a word
         const unsigned bits = (unsigned)lanes_block_bytes(dtype) / SL_LANES;
-        lanes_gather_codes(block, bits, raw);
+        w_bytes8(block, bits, raw);
+        raw[1] =
+            w_keep_or(w_shl(raw[1], 32 - 4 * (int)bits), w_set1(~0u), w_shr(raw[0], 4 * (int)bits));
         SL_UNROLL
         for (unsigned t = 0; t < 4; t++) {
             w[t] = lanes_code(w_shr(raw[0], (int)(bits * t)), bits, 0);
@@ -102,6 +89,13 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
         return;
     }
     }
+}
+
+/* Bytes that lanes_weights reads for one block: of odd widths, the last lane's eight. */
+SL_INLINE size_t lanes_block_reach(sl_dtype dtype) {
+    const size_t bytes = lanes_block_bytes(dtype);
+    const size_t lane = bytes / SL_LANES;
+    return lane == 2 || lane == 3 || lane == 5 || lane == 6 ? bytes - lane + 8 : bytes;
 }
 
 /* p[c] = the chained products of a block with each of n columns. */
@@ -149,6 +143,7 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     const size_t row_bytes = (size_t)n_inputs / 8 * (block_bytes / SL_LANES) +
                              (affine ? 0 : n_inputs % 8 * (block_bytes / SL_BLOCK));
     const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * row_bytes;
+    const size_t codes_left = (size_t)(w->shape.rows - row) * row_bytes;
     float scales[SL_LANES + 4] = {0.0f}; // l_spread may look at four from any of the 16
     lanes a[SL_TILE];
     if (affine) {
@@ -165,15 +160,17 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
         const uint32_t left = n_inputs - b * SL_BLOCK;
         const unsigned char *block = codes + (size_t)b * block_bytes;
         lanes weights[8], p[SL_TILE];
-        if (left >= SL_BLOCK) {
+        if ((size_t)b * block_bytes + lanes_block_reach(dtype) <= codes_left) {
             lanes_weights(block, dtype, weights);
-        } else { // read what is there; weights past it are +0
+        } else { // the matrix ends here
             unsigned char last[4 * SL_BLOCK] = {0};
-            memcpy(last, block, row_bytes - (size_t)b * block_bytes);
+            memcpy(last, block, codes_left - (size_t)b * block_bytes);
             lanes_weights(last, dtype, weights);
+        }
+        if (left < SL_BLOCK) { // what was read past the row's end is the next row, or the end: +0
             SL_UNROLL
-            for (int j = 0; j < 8; j++) {
-                weights[j] = affine ? l_first(left / 8, weights[j], l_zero()) : weights[j];
+            for (uint32_t j = 0; j < 8; j++) {
+                weights[j] = l_first((left + 7 - j) / 8, weights[j], l_zero());
             }
         }
         lanes_block_products(weights, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, p);

@@ -197,6 +197,25 @@ SL_INLINE void w_deal2(const void *p, words out[2]) {
     w_deal2_half((const char *)p + 64, &out[0].hi, &out[1].hi);
 }
 
+SL_INLINE __m128i w_bytes8_pair(const char *p, size_t stride) {
+    const __m128i first = _mm_loadl_epi64((const __m128i *)p);
+    return _mm_unpacklo_epi64(first, _mm_loadl_epi64((const __m128i *)(p + stride)));
+}
+SL_INLINE void w_bytes8_half(const char *p, size_t stride, __m256i *low, __m256i *high) {
+    const __m256i a = _mm256_set_m128i(w_bytes8_pair(p + 4 * stride, stride),
+                                       w_bytes8_pair(p, stride)); // lanes 0, 1 and 4, 5
+    const __m256i b = _mm256_set_m128i(w_bytes8_pair(p + 6 * stride, stride),
+                                       w_bytes8_pair(p + 2 * stride, stride));
+    const __m256 af = _mm256_castsi256_ps(a);
+    const __m256 bf = _mm256_castsi256_ps(b);
+    *low = _mm256_castps_si256(_mm256_shuffle_ps(af, bf, 0x88));
+    *high = _mm256_castps_si256(_mm256_shuffle_ps(af, bf, 0xdd));
+}
+SL_INLINE void w_bytes8(const void *p, size_t stride, words out[2]) {
+    w_bytes8_half(p, stride, &out[0].lo, &out[1].lo);
+    w_bytes8_half((const char *)p + 8 * stride, stride, &out[0].hi, &out[1].hi);
+}
+
 SL_INLINE void w_deal4_half(const char *p, size_t row_bytes, __m256i out[4]) {
     const __m256i r0 = w_pair(p, p + 4 * row_bytes);
     const __m256i r1 = w_pair(p + row_bytes, p + 5 * row_bytes);

@@ -139,14 +139,31 @@ SL_INLINE lanes l_bits(words v) {
     return _mm512_castsi512_ps(v);
 }
 
-SL_INLINE void w_deal2(const void *p, words out[2]) {
+/* Dwords 2i and 2i+1 of two registers. */
+SL_INLINE void w_uneven(__m512i a, __m512i b, words out[2]) {
     const __m512i even =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    const __m512i a = _mm512_loadu_si512(p);
-    const __m512i b = _mm512_loadu_si512((const char *)p + 64);
     out[0] = _mm512_permutex2var_epi32(a, even, b);
     out[1] = _mm512_permutex2var_epi32(a, odd, b);
+}
+
+SL_INLINE void w_deal2(const void *p, words out[2]) {
+    w_uneven(_mm512_loadu_si512(p), _mm512_loadu_si512((const char *)p + 64), out);
+}
+
+SL_INLINE __m128i w_bytes8_pair(const char *p, size_t stride) {
+    const __m128i first = _mm_loadl_epi64((const __m128i *)p);
+    return _mm_unpacklo_epi64(first, _mm_loadl_epi64((const __m128i *)(p + stride)));
+}
+SL_INLINE __m512i w_bytes8_half(const char *p, size_t stride) {
+    const __m512i v = _mm512_castsi128_si512(w_bytes8_pair(p, stride));
+    const __m512i v1 = _mm512_inserti32x4(v, w_bytes8_pair(p + 2 * stride, stride), 1);
+    const __m512i v2 = _mm512_inserti32x4(v1, w_bytes8_pair(p + 4 * stride, stride), 2);
+    return _mm512_inserti32x4(v2, w_bytes8_pair(p + 6 * stride, stride), 3);
+}
+SL_INLINE void w_bytes8(const void *p, size_t stride, words out[2]) {
+    w_uneven(w_bytes8_half(p, stride), w_bytes8_half((const char *)p + 8 * stride, stride), out);
 }
 
 /* Rows m, 4+m, 8+m and 12+m in the four parts of one register. */
