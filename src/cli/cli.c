@@ -133,6 +133,8 @@ bool cli_confirm(cli *c, const char *question) {
     cli_flush(&c->err);
     c->err.mid_line = false; // the terminal echoes the end of the line
     char line[64];
+    if (!cli_signals_wait_readable(STDIN_FILENO))
+        return false;
     ssize_t n = read(STDIN_FILENO, line, sizeof(line));
     return n > 0 && (line[0] == 'y' || line[0] == 'Y');
 }

@@ -56,7 +56,8 @@ const char *cli_status_word(sl_status status, char buffer[32]);
 
 /* A remark on standard error, unless --quiet. */
 void cli_note(cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* "question [y/N] " on standard error, an answer from the terminal. False without a terminal. */
+/* "question [y/N] " on standard error, an answer from the terminal. False without a terminal, and
+ * when a caught signal comes first. */
 bool cli_confirm(cli *c, const char *question);
 bool cli_can_ask(const cli *c);
 

@@ -16,12 +16,11 @@
 static cli_input_end fill(int fd, char *buffer, size_t cap, size_t *n, bool *at_end) {
     *n = 0;
     while (*n < cap) {
+        if (!cli_signals_wait_readable(fd))
+            return CLI_INPUT_SIGNAL;
         ssize_t got = read(fd, buffer + *n, cap - *n);
-        if (got < 0 && errno == EINTR) {
-            if (cli_signal())
-                return CLI_INPUT_SIGNAL;
+        if (got < 0 && errno == EINTR)
             continue;
-        }
         if (got < 0)
             return CLI_INPUT_FAILED;
         if (got == 0) {
