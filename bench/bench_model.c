@@ -19,12 +19,12 @@
 
 typedef struct setting {
     const char *name;
-    uint64_t mem_bytes;     /* 0: everything fits */
+    uint64_t mem_bytes; /* 0: everything fits */
     uint32_t n_threads;
 } setting;
 
 typedef struct sample {
-    double decode, prefill; /* tokens per second */
+    double decode, prefill;                           /* tokens per second */
     double mixer, router, experts, head, wait, other; /* shares of the time */
     double hit_rate, bytes_per_token;
 } sample;
@@ -99,7 +99,8 @@ static sample run(const setting *s) {
     sl_engine_telemetry(engine, &a);
     check(sl_session_feed(session, stream, n_tokens + PROMPT_TOKENS, NULL, &err), &err);
     sl_engine_telemetry(engine, &b);
-    sample out = {.prefill = (double)(n_tokens + PROMPT_TOKENS) / (b.prefill_seconds - a.prefill_seconds)};
+    sample out = {.prefill =
+                      (double)(n_tokens + PROMPT_TOKENS) / (b.prefill_seconds - a.prefill_seconds)};
     sl_session_reset(session);
     check(sl_session_feed(session, stream, PROMPT_TOKENS, NULL, &err), &err);
     sl_engine_telemetry(engine, &a);
@@ -168,19 +169,25 @@ int main(int argc, char **argv) {
         for (int i = 0; i < N; i++)
             samples[i][r] = run(&settings[i]);
     if (!as_json)
-        printf("%-22s %9s %9s  %6s %6s %7s %6s %6s  %6s  %8s %9s\n", "", "decode", "prefill", "mixer", "router",
-               "experts", "head", "other", "wait", "hit rate", "per token");
+        printf("%-22s %9s %9s  %6s %6s %7s %6s %6s  %6s  %8s %9s\n", "", "decode", "prefill",
+               "mixer", "router", "experts", "head", "other", "wait", "hit rate", "per token");
     for (int i = 0; i < N; i++) {
         qsort(samples[i], n_runs, sizeof(sample), by_decode);
         const sample *s = &samples[i][n_runs / 2];
         if (as_json)
-            printf("%s{\"setting\": \"%s\", \"decode_tokens_per_second\": %.1f, \"prefill_tokens_per_second\": %.1f, \"shares\": {\"mixer\": %.3f, \"router\": %.3f, \"experts\": %.3f, \"head\": %.3f, \"other\": %.3f, \"wait\": %.3f}, \"hit_rate\": %.4f, \"read_bytes_per_token\": %.0f}%s\n",
-                   i ? "" : "[", settings[i].name, s->decode, s->prefill, s->mixer, s->router, s->experts, s->head,
-                   s->other, s->wait, s->hit_rate, s->bytes_per_token, i + 1 < N ? "," : "]");
+            printf("%s{\"setting\": \"%s\", \"decode_tokens_per_second\": %.1f, "
+                   "\"prefill_tokens_per_second\": %.1f, \"shares\": {\"mixer\": %.3f, \"router\": "
+                   "%.3f, \"experts\": %.3f, \"head\": %.3f, \"other\": %.3f, \"wait\": %.3f}, "
+                   "\"hit_rate\": %.4f, \"read_bytes_per_token\": %.0f}%s\n",
+                   i ? "" : "[", settings[i].name, s->decode, s->prefill, s->mixer, s->router,
+                   s->experts, s->head, s->other, s->wait, s->hit_rate, s->bytes_per_token,
+                   i + 1 < N ? "," : "]");
         else
-            printf("%-22s %5.0f t/s %5.0f t/s  %5.1f%% %5.1f%% %6.1f%% %5.1f%% %5.1f%%  %5.1f%%  %7.1f%% %6.0f KiB\n",
-                   settings[i].name, s->decode, s->prefill, 100 * s->mixer, 100 * s->router, 100 * s->experts,
-                   100 * s->head, 100 * s->other, 100 * s->wait, 100 * s->hit_rate, s->bytes_per_token / 1024);
+            printf("%-22s %5.0f t/s %5.0f t/s  %5.1f%% %5.1f%% %6.1f%% %5.1f%% %5.1f%%  %5.1f%%  "
+                   "%7.1f%% %6.0f KiB\n",
+                   settings[i].name, s->decode, s->prefill, 100 * s->mixer, 100 * s->router,
+                   100 * s->experts, 100 * s->head, 100 * s->other, 100 * s->wait,
+                   100 * s->hit_rate, s->bytes_per_token / 1024);
     }
     return 0;
 }

@@ -38,10 +38,10 @@ typedef struct sl_sink {
 
 /* Progress of long work. total is 0 where it is not known. Return false to stop. */
 typedef enum sl_phase {
-    SL_PHASE_OPEN,     /* bytes of the trunk */
-    SL_PHASE_PREFILL,  /* tokens of the prompt */
-    SL_PHASE_CONVERT,  /* bytes of the checkpoint */
-    SL_PHASE_VERIFY,   /* bytes of the store */
+    SL_PHASE_OPEN,    /* bytes of the trunk */
+    SL_PHASE_PREFILL, /* tokens of the prompt */
+    SL_PHASE_CONVERT, /* bytes of the checkpoint */
+    SL_PHASE_VERIFY,  /* bytes of the store */
 } sl_phase;
 typedef struct sl_progress {
     bool (*report)(void *user, sl_phase phase, uint64_t done, uint64_t total);
@@ -52,29 +52,29 @@ typedef struct sl_progress {
  * Engine
  * ============================================================================================ */
 
-typedef struct sl_engine sl_engine;    /* an opened model under a plan */
-typedef struct sl_session sl_session;  /* one mutable sequence of tokens */
+typedef struct sl_engine sl_engine;   /* an opened model under a plan */
+typedef struct sl_session sl_session; /* one mutable sequence of tokens */
 
 typedef enum sl_scope {
-    SL_SCOPE_ENGINE,   /* the budget covers what the engine allocates and causes */
-    SL_SCOPE_PROCESS,  /* the budget covers everything this process holds: code, stacks, the rest */
+    SL_SCOPE_ENGINE,  /* the budget covers what the engine allocates and causes */
+    SL_SCOPE_PROCESS, /* the budget covers everything this process holds: code, stacks, the rest */
 } sl_scope;
 
 typedef enum sl_io {
-    SL_IO_AUTO,   /* io_uring where the kernel allows it, else pread */
+    SL_IO_AUTO, /* io_uring where the kernel allows it, else pread */
     SL_IO_URING,
     SL_IO_PREAD,
 } sl_io;
 
 typedef struct sl_engine_options {
-    uint64_t mem_bytes;    /* the budget; 0: sl_default_mem_bytes() */
+    uint64_t mem_bytes; /* the budget; 0: sl_default_mem_bytes() */
     sl_scope scope;
-    uint32_t n_ctx;        /* positions of the session; 0: 4096 or the model's maximum, if smaller */
-    uint32_t n_threads;    /* threads that compute, the caller's included; 0: physical cores allowed */
-    uint32_t chunk;        /* tokens of a prefill chunk; 0: chosen by the plan. Never changes results */
-    sl_io io;              /* never changes results */
-    const char *cpu;       /* "ref", "avx2", "avx512", "neon"; NULL: the best. Never changes results */
-    bool buffered;         /* allow reads through the page cache where direct I/O is not true */
+    uint32_t n_ctx;     /* positions of the session; 0: 4096 or the model's maximum, if smaller */
+    uint32_t n_threads; /* threads that compute, the caller's included; 0: physical cores allowed */
+    uint32_t chunk;  /* tokens of a prefill chunk; 0: chosen by the plan. Never changes results */
+    sl_io io;        /* never changes results */
+    const char *cpu; /* "ref", "avx2", "avx512", "neon"; NULL: the best. Never changes results */
+    bool buffered;   /* allow reads through the page cache where direct I/O is not true */
 } sl_engine_options;
 
 SL_PUBLIC void sl_engine_options_init(sl_engine_options *options);
@@ -84,31 +84,33 @@ SL_PUBLIC uint64_t sl_default_mem_bytes(void);
 
 /* One line of the plan. */
 typedef struct sl_account {
-    const char *name;     /* "trunk", "kv", ... (docs/memory.md); static */
-    const char *purpose;  /* one sentence for people; static */
-    uint64_t bytes;       /* planned */
+    const char *name;    /* "trunk", "kv", ... (docs/memory.md); static */
+    const char *purpose; /* one sentence for people; static */
+    uint64_t bytes;      /* planned */
 } sl_account;
 
 #define SL_ACCOUNTS_MAX 16
 
 typedef struct sl_plan_info {
     uint64_t budget_bytes;
-    uint64_t total_bytes;        /* sum of the accounts, <= budget_bytes */
-    uint64_t smallest_bytes;     /* the smallest budget that works with these options (n_ctx included) */
+    uint64_t total_bytes; /* sum of the accounts, <= budget_bytes */
+    uint64_t
+        smallest_bytes; /* the smallest budget that works with these options (n_ctx included) */
     uint32_t n_accounts;
     sl_account accounts[SL_ACCOUNTS_MAX];
     uint32_t n_ctx, n_ctx_model, n_threads, chunk;
-    uint64_t model_bytes;        /* trunk, embedding, head and experts as stored */
-    uint64_t expert_bytes;       /* one expert in its slot */
-    uint32_t n_experts_total;    /* layers times experts */
-    uint32_t n_experts_token;    /* experts that one token uses */
-    uint32_t hot_slots;          /* experts that stay in memory */
-    uint32_t ring_slots;         /* experts on their way through */
-    uint32_t n_tensors_streamed; /* trunk tensors that do not fit and are read for every chunk */
-    uint64_t trunk_streamed_bytes;      /* read again for every token of an answer */
-    uint64_t token_read_bytes_low, token_read_bytes_high;  /* expert and trunk reads of one token */
-    uint64_t drive_bytes_per_second;    /* measured at record size; 0: not measured */
-    double tokens_per_second_low, tokens_per_second_high;  /* reads alone at that speed; 0: unknown */
+    uint64_t model_bytes;          /* trunk, embedding, head and experts as stored */
+    uint64_t expert_bytes;         /* one expert in its slot */
+    uint32_t n_experts_total;      /* layers times experts */
+    uint32_t n_experts_token;      /* experts that one token uses */
+    uint32_t hot_slots;            /* experts that stay in memory */
+    uint32_t ring_slots;           /* experts on their way through */
+    uint32_t n_tensors_streamed;   /* trunk tensors that do not fit and are read for every chunk */
+    uint64_t trunk_streamed_bytes; /* read again for every token of an answer */
+    uint64_t token_read_bytes_low, token_read_bytes_high; /* expert and trunk reads of one token */
+    uint64_t drive_bytes_per_second; /* measured at record size; 0: not measured */
+    double tokens_per_second_low,
+        tokens_per_second_high; /* reads alone at that speed; 0: unknown */
     bool fits;
 } sl_plan_info;
 
@@ -131,12 +133,12 @@ SL_PUBLIC void sl_engine_close(sl_engine *engine);
 SL_PUBLIC void sl_engine_plan(const sl_engine *engine, sl_plan_info *out);
 
 typedef struct sl_model_info {
-    const char *family;      /* "qwen3_5_moe" */
+    const char *family; /* "qwen3_5_moe" */
     uint32_t n_layers, n_experts, n_experts_token, n_vocab, d_model, n_ctx_max;
     bool has_tokenizer, has_template;
-    const char *cpu;         /* kernel level in use */
-    const char *io;          /* "io_uring" or "pread" */
-    bool direct;             /* false: reads go through the page cache (options.buffered) */
+    const char *cpu; /* kernel level in use */
+    const char *io;  /* "io_uring" or "pread" */
+    bool direct;     /* false: reads go through the page cache (options.buffered) */
 } sl_model_info;
 SL_PUBLIC void sl_engine_model(const sl_engine *engine, sl_model_info *out);
 
@@ -145,8 +147,9 @@ SL_PUBLIC void sl_engine_model(const sl_engine *engine, sl_model_info *out);
 /* Text to tokens. special: marker tokens written in the text (such as <|im_end|>) are recognised, as a
  * rendered template needs; false takes the text literally. At most cap ids are written; *n is the
  * number needed. Errors: SL_ERR_CONTEXT when n > cap, SL_ERR_STATE without a tokenizer. */
-SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len, bool special,
-                                       uint32_t *ids, size_t cap, size_t *n, sl_error *err);
+SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len,
+                                       bool special, uint32_t *ids, size_t cap, size_t *n,
+                                       sl_error *err);
 /* Render the chat template for a JSON object {"messages": [...], "tools": [...],
  * "add_generation_prompt": true, "enable_thinking": false, ...} into out (at most cap bytes, no NUL).
  * Errors: SL_ERR_SYNTAX (JSON), SL_ERR_ARGUMENT (the template's own complaint), SL_ERR_CONTEXT (longer
@@ -175,53 +178,55 @@ SL_PUBLIC sl_status sl_session_feed(sl_session *session, const uint32_t *tokens,
 SL_PUBLIC const float *sl_session_logits(const sl_session *session);
 
 typedef struct sl_sampling {
-    float temperature;       /* 0: greedy */
-    uint32_t top_k;          /* 0: off */
-    float top_p;             /* 1: off */
-    float min_p;             /* 0: off */
-    float presence_penalty;  /* subtracted from the logit of every token already in the answer */
-    float repeat_penalty;    /* 1: off; divides (multiplies) positive (negative) logits of tokens seen */
-    uint64_t seed;           /* keys a counter-based generator together with the position */
+    float temperature;      /* 0: greedy */
+    uint32_t top_k;         /* 0: off */
+    float top_p;            /* 1: off */
+    float min_p;            /* 0: off */
+    float presence_penalty; /* subtracted from the logit of every token already in the answer */
+    float
+        repeat_penalty; /* 1: off; divides (multiplies) positive (negative) logits of tokens seen */
+    uint64_t seed;      /* keys a counter-based generator together with the position */
 } sl_sampling;
 
 /* What the model's generation_config.json asks for; greedy where it says nothing. */
 SL_PUBLIC void sl_engine_sampling(const sl_engine *engine, sl_sampling *out);
 
 typedef enum sl_piece {
-    SL_PIECE_TEXT,       /* the answer */
-    SL_PIECE_REASONING,  /* thinking */
-    SL_PIECE_TOOL_CALL,  /* one complete call as JSON: {"name": ..., "arguments": {...}} */
+    SL_PIECE_TEXT,      /* the answer */
+    SL_PIECE_REASONING, /* thinking */
+    SL_PIECE_TOOL_CALL, /* one complete call as JSON: {"name": ..., "arguments": {...}} */
 } sl_piece;
 
 typedef enum sl_finish {
-    SL_FINISH_STOP,        /* an end token or a stop string */
-    SL_FINISH_LENGTH,      /* max_tokens, or the context is full (then context_full is set) */
-    SL_FINISH_CANCEL,      /* sl_session_cancel(), or a callback returned false */
-    SL_FINISH_TOOL_CALLS,  /* an end token after at least one tool call */
+    SL_FINISH_STOP,       /* an end token or a stop string */
+    SL_FINISH_LENGTH,     /* max_tokens, or the context is full (then context_full is set) */
+    SL_FINISH_CANCEL,     /* sl_session_cancel(), or a callback returned false */
+    SL_FINISH_TOOL_CALLS, /* an end token after at least one tool call */
 } sl_finish;
 
 typedef struct sl_generate_request {
-    const uint32_t *prompt;       /* appended to the session first; may be empty after a feed */
+    const uint32_t *prompt; /* appended to the session first; may be empty after a feed */
     size_t n_prompt;
     sl_sampling sampling;
-    uint32_t max_tokens;          /* 0: until the context is full */
-    const char *const *stop;      /* strings that end the answer; they are not part of it */
-    size_t n_stop;                /* at most 16 of at most 256 bytes */
-    bool parse;                   /* split the answer into text, reasoning and tool calls */
-    bool in_reasoning;            /* with parse: the prompt ends inside the thinking block */
-    const char *tools_json;       /* with parse: the tools' schemas, to type arguments; or NULL */
+    uint32_t max_tokens;     /* 0: until the context is full */
+    const char *const *stop; /* strings that end the answer; they are not part of it */
+    size_t n_stop;           /* at most 16 of at most 256 bytes */
+    bool parse;              /* split the answer into text, reasoning and tool calls */
+    bool in_reasoning;       /* with parse: the prompt ends inside the thinking block */
+    const char *tools_json;  /* with parse: the tools' schemas, to type arguments; or NULL */
     /* Called on the caller's thread. Complete UTF-8 characters only. Return false to stop. */
     bool (*on_piece)(void *user, sl_piece kind, const char *bytes, size_t n);
-    bool (*on_token)(void *user, uint32_t token);  /* every generated token, the end token excluded */
+    bool (*on_token)(void *user,
+                     uint32_t token); /* every generated token, the end token excluded */
     void *user;
-    const sl_progress *progress;  /* of the prompt */
+    const sl_progress *progress; /* of the prompt */
 } sl_generate_request;
 
 typedef struct sl_generate_result {
     sl_finish finish;
     bool context_full;
-    uint32_t n_prompt;      /* tokens that were fed */
-    uint32_t n_generated;   /* the end token excluded */
+    uint32_t n_prompt;    /* tokens that were fed */
+    uint32_t n_generated; /* the end token excluded */
     double prefill_seconds, decode_seconds;
 } sl_generate_result;
 
@@ -239,11 +244,11 @@ SL_PUBLIC void sl_session_cancel(sl_session *session);
 
 typedef struct sl_telemetry {
     uint64_t tokens_prefilled, tokens_decoded;
-    uint64_t hits, reads;             /* expert uses found in memory; experts read */
-    uint64_t read_bytes;              /* all bytes read since open began, trunk and rows included */
+    uint64_t hits, reads; /* expert uses found in memory; experts read */
+    uint64_t read_bytes;  /* all bytes read since open began, trunk and rows included */
     uint64_t expert_read_bytes, trunk_read_bytes, embedding_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds;
-    double wait_seconds;              /* the computing thread waited for the drive */
+    double wait_seconds; /* the computing thread waited for the drive */
     double mixer_seconds, router_seconds, experts_seconds, head_seconds;
 } sl_telemetry;
 SL_PUBLIC void sl_engine_telemetry(const sl_engine *engine, sl_telemetry *out);
@@ -251,7 +256,7 @@ SL_PUBLIC void sl_engine_telemetry(const sl_engine *engine, sl_telemetry *out);
 /* What the kernel says about this process, beside the plan. Reads /proc; not for every token. */
 typedef struct sl_memory_info {
     uint64_t budget_bytes, planned_bytes;
-    uint64_t peak_bytes;        /* max(VmHWM + VmPTE + kernel estimate, the peak of our own cgroup) */
+    uint64_t peak_bytes; /* max(VmHWM + VmPTE + kernel estimate, the peak of our own cgroup) */
     uint64_t rss_bytes, rss_peak_bytes, page_table_bytes, kernel_bytes;
     uint64_t cgroup_peak_bytes; /* 0: no cgroup of our own */
     uint64_t cached_bytes;      /* page cache of the store's files (mincore) */
@@ -270,19 +275,19 @@ SL_PUBLIC sl_status sl_model_path(const char *model, char *out, size_t cap, sl_e
 SL_PUBLIC sl_status sl_models_folder(char *out, size_t cap, sl_error *err);
 
 typedef enum sl_model_kind {
-    SL_MODEL_NONE,        /* nothing there, or nothing of ours */
-    SL_MODEL_STORE,       /* a converted model */
-    SL_MODEL_CHECKPOINT,  /* a folder with config.json and safetensors files */
-    SL_MODEL_CONFIG,      /* a config.json */
-    SL_MODEL_PARTIAL,     /* an unfinished conversion */
-    SL_MODEL_OTHER,       /* recognised and not supported (GGUF, PyTorch pickles, ...) */
+    SL_MODEL_NONE,       /* nothing there, or nothing of ours */
+    SL_MODEL_STORE,      /* a converted model */
+    SL_MODEL_CHECKPOINT, /* a folder with config.json and safetensors files */
+    SL_MODEL_CONFIG,     /* a config.json */
+    SL_MODEL_PARTIAL,    /* an unfinished conversion */
+    SL_MODEL_OTHER,      /* recognised and not supported (GGUF, PyTorch pickles, ...) */
 } sl_model_kind;
 SL_PUBLIC sl_model_kind sl_model_kind_of(const char *path);
 
 typedef struct sl_convert_options {
-    uint32_t bits;        /* codes of unquantized weights: 2, 3, 4, 5, 6, 8; 0: 4 */
-    uint32_t group;       /* 32, 64, 128; 0: 64 */
-    bool force;           /* replace an existing destination (a store of ours only) */
+    uint32_t bits;  /* codes of unquantized weights: 2, 3, 4, 5, 6, 8; 0: 4 */
+    uint32_t group; /* 32, 64, 128; 0: 64 */
+    bool force;     /* replace an existing destination (a store of ours only) */
 } sl_convert_options;
 SL_PUBLIC void sl_convert_options_init(sl_convert_options *options);
 
@@ -291,16 +296,17 @@ typedef struct sl_convert_report {
     uint64_t source_bytes, store_bytes, peak_bytes;
     double seconds;
     bool resumed;
-    uint32_t n_tensors, n_experts, n_skipped;  /* skipped: vision, MTP */
+    uint32_t n_tensors, n_experts, n_skipped; /* skipped: vision, MTP */
     bool has_tokenizer, has_template;
-    char notes[1024];                          /* lines of text: what was left out and why; may be "" */
+    char notes[1024]; /* lines of text: what was left out and why; may be "" */
 } sl_convert_report;
 
 /* Convert a checkpoint folder into a store. Works in dst + ".partial", which a later call continues
  * after checking that the source is the same; the result appears by rename.
  * Errors: SL_ERR_EXISTS, SL_ERR_UNSUPPORTED, SL_ERR_CORRUPT, SL_ERR_IO, SL_ERR_CANCELED, SL_ERR_MISSING. */
 SL_PUBLIC sl_status sl_convert(const char *src, const char *dst, const sl_convert_options *options,
-                               const sl_progress *progress, sl_convert_report *report, sl_error *err);
+                               const sl_progress *progress, sl_convert_report *report,
+                               sl_error *err);
 
 /* Describe a store, a checkpoint or a config.json: for people, or as one JSON object. */
 SL_PUBLIC sl_status sl_show(const char *model, bool json, const sl_sink *sink, sl_error *err);
@@ -314,8 +320,8 @@ SL_PUBLIC sl_status sl_verify(const char *store, const sl_progress *progress, co
  * out: [n][n_vocab] f32 rows go to logits, then hidden states [n_layers+1][n][d_model] (the embeddings,
  * then the residual stream after each layer) to hidden, which may be NULL (they are kept on the heap
  * until the end: n * (n_layers + 1) * d_model * 4 bytes outside the budget). Resets the session. */
-SL_PUBLIC sl_status sl_logits(sl_session *session, const uint32_t *tokens, size_t n, const sl_sink *logits,
-                              const sl_sink *hidden, sl_error *err);
+SL_PUBLIC sl_status sl_logits(sl_session *session, const uint32_t *tokens, size_t n,
+                              const sl_sink *logits, const sl_sink *hidden, sl_error *err);
 
 /* Remove a store or an unfinished conversion: only files that a conversion makes; anything else in the
  * folder is left, and then the folder too (SL_ERR_EXISTS, naming what is left). */
@@ -334,16 +340,16 @@ typedef struct sl_tokenizer sl_tokenizer;
 SL_PUBLIC sl_status sl_tokenizer_open(const char *path, sl_tokenizer **out, sl_error *err);
 SL_PUBLIC void sl_tokenizer_close(sl_tokenizer *tokenizer);
 /* *ids is allocated; release it with sl_free(). */
-SL_PUBLIC sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len, bool special,
-                                        uint32_t **ids, size_t *n, sl_error *err);
+SL_PUBLIC sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len,
+                                        bool special, uint32_t **ids, size_t *n, sl_error *err);
 /* The bytes of the tokens to sink, special tokens included, exactly as they are in the vocabulary. */
 SL_PUBLIC sl_status sl_tokenizer_decode(sl_tokenizer *tokenizer, const uint32_t *ids, size_t n,
                                         const sl_sink *sink, sl_error *err);
 
 /* Render a chat template (a store, a checkpoint folder or a .jinja file) for a JSON object as in
  * sl_engine_render(). */
-SL_PUBLIC sl_status sl_template_render_file(const char *model, const char *json, size_t len, const sl_sink *sink,
-                                            sl_error *err);
+SL_PUBLIC sl_status sl_template_render_file(const char *model, const char *json, size_t len,
+                                            const sl_sink *sink, sl_error *err);
 
 SL_PUBLIC void sl_free(void *block);
 

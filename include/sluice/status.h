@@ -45,10 +45,10 @@ typedef enum sl_status {
 /* What went wrong, in words and, where the place is known, in numbers. */
 typedef struct sl_error {
     sl_status status;
-    int32_t layer;                       /* -1 where no layer is concerned */
-    int32_t expert;                      /* -1 where no expert is concerned */
-    uint64_t offset;                     /* byte offset in the file named by the message, or 0 */
-    char message[SL_ERROR_MESSAGE_MAX];  /* one line, no newline, always terminated */
+    int32_t layer;                      /* -1 where no layer is concerned */
+    int32_t expert;                     /* -1 where no expert is concerned */
+    uint64_t offset;                    /* byte offset in the file named by the message, or 0 */
+    char message[SL_ERROR_MESSAGE_MAX]; /* one line, no newline, always terminated */
 } sl_error;
 
 /* The code's name ("SL_ERR_IO") and its default text ("reading or writing failed"). Never NULL. */

@@ -5,17 +5,22 @@
 #include "base/clock.h"
 #include "base/process.h"
 
-const char *sl_version(void) { return SL_VERSION; }
+const char *sl_version(void) {
+    return SL_VERSION;
+}
 
-void sl_free(void *block) { sl_mem_free(block); }
+void sl_free(void *block) {
+    sl_mem_free(block);
+}
 
-void sl_engine_options_init(sl_engine_options *options) { memset(options, 0, sizeof(*options)); }
+void sl_engine_options_init(sl_engine_options *options) {
+    memset(options, 0, sizeof(*options));
+}
 
 uint64_t sl_default_mem_bytes(void) {
     uint64_t half = sl_memory_available() / 2, limit = sl_cgroup_memory_limit();
     return limit == UINT64_MAX ? half : SL_MIN(half, limit / 10 * 8);
 }
-
 
 static bool report_open(void *user, uint64_t done, uint64_t total) {
     const sl_progress *p = user;
@@ -39,12 +44,15 @@ sl_status sl__api_setup(const sl_engine_options *o, sl_engine_setup *out, sl_err
     out->reader = o->io == SL_IO_URING ? SL_READER_URING : SL_READER_PREAD;
     out->cpu = sl_cpu_level_best();
     if (o->n_threads > SL_POOL_THREADS_MAX)
-        return sl_fail(err, SL_ERR_ARGUMENT, "%u threads: at most %u", o->n_threads, SL_POOL_THREADS_MAX);
+        return sl_fail(err, SL_ERR_ARGUMENT, "%u threads: at most %u", o->n_threads,
+                       SL_POOL_THREADS_MAX);
     if (o->cpu) {
         if (!sl_cpu_level_from_name(o->cpu, &out->cpu))
-            return sl_fail(err, SL_ERR_ARGUMENT, "cpu level '%.40s': expected ref, avx2, avx512 or neon", o->cpu);
+            return sl_fail(err, SL_ERR_ARGUMENT,
+                           "cpu level '%.40s': expected ref, avx2, avx512 or neon", o->cpu);
         if (!sl_cpu_level_runs(out->cpu))
-            return sl_fail(err, SL_ERR_UNSUPPORTED, "this processor cannot run level '%s'; the best it runs is '%s'", o->cpu,
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "this processor cannot run level '%s'; the best it runs is '%s'", o->cpu,
                            sl_cpu_level_name(sl_cpu_level_best()));
     }
     return SL_OK;
@@ -76,8 +84,8 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_i
     out->token_read_bytes_high = p->token_read_bytes_high;
 }
 
-sl_status sl_engine_open(const char *store, const sl_engine_options *options, const sl_progress *progress,
-                         sl_engine **out, sl_error *err) {
+sl_status sl_engine_open(const char *store, const sl_engine_options *options,
+                         const sl_progress *progress, sl_engine **out, sl_error *err) {
     sl_engine_setup setup;
     *out = NULL;
     sl_status st = sl__api_setup(options, &setup, err);
@@ -90,9 +98,13 @@ sl_status sl_engine_open(const char *store, const sl_engine_options *options, co
     return sl__engine_open(store, &setup, out, err);
 }
 
-void sl_engine_close(sl_engine *engine) { sl__engine_close(engine); }
+void sl_engine_close(sl_engine *engine) {
+    sl__engine_close(engine);
+}
 
-void sl_engine_plan(const sl_engine *e, sl_plan_info *out) { sl__api_plan_info(&e->store, &e->plan, out); }
+void sl_engine_plan(const sl_engine *e, sl_plan_info *out) {
+    sl__api_plan_info(&e->store, &e->plan, out);
+}
 
 void sl_engine_model(const sl_engine *e, sl_model_info *out) {
     const sl_model *m = &e->store.model;
@@ -114,13 +126,15 @@ void sl_engine_model(const sl_engine *e, sl_model_info *out) {
 
 /* ---- text ------------------------------------------------------------------------------------- */
 
-sl_status sl_engine_tokenize(sl_engine *e, const char *text, size_t len, bool special, uint32_t *ids, size_t cap,
-                             size_t *n, sl_error *err) {
+sl_status sl_engine_tokenize(sl_engine *e, const char *text, size_t len, bool special,
+                             uint32_t *ids, size_t cap, size_t *n, sl_error *err) {
     *n = 0;
     if (!e->has_tokenizer)
-        return sl_fail(err, SL_ERR_STATE, "this model has no tokenizer; only `logits` works with it");
+        return sl_fail(err, SL_ERR_STATE,
+                       "this model has no tokenizer; only `logits` works with it");
     sl_seal_enter();
-    sl_status st = sl_tok_encode(&e->tokenizer, text, len, special ? 0 : SL_TOK_PLAIN, ids, cap, n, &e->text_workspace, err);
+    sl_status st = sl_tok_encode(&e->tokenizer, text, len, special ? 0 : SL_TOK_PLAIN, ids, cap, n,
+                                 &e->text_workspace, err);
     sl_seal_leave();
     return st;
 }
@@ -135,7 +149,8 @@ static sl_status render(sl_engine *e, const char *json, size_t len, sl_buf *out,
     return sl_template_render(e->chat_template, vars, &limits, &e->text_workspace, out, err);
 }
 
-sl_status sl_engine_render(sl_engine *e, const char *json, size_t len, char *out, size_t cap, size_t *n, sl_error *err) {
+sl_status sl_engine_render(sl_engine *e, const char *json, size_t len, char *out, size_t cap,
+                           size_t *n, sl_error *err) {
     *n = 0;
     if (!e->has_template)
         return sl_fail(err, SL_ERR_STATE, "this model has no chat template; use --raw");
@@ -152,7 +167,9 @@ sl_status sl_engine_render(sl_engine *e, const char *json, size_t len, char *out
     return st;
 }
 
-size_t sl_engine_text_max(const sl_engine *e) { return (size_t)e->plan.text_max; }
+size_t sl_engine_text_max(const sl_engine *e) {
+    return (size_t)e->plan.text_max;
+}
 
 /* ---- session ----------------------------------------------------------------------------------- */
 
@@ -172,20 +189,30 @@ void sl_session_close(sl_session *s) {
         s->is_open = false;
 }
 
-void sl_session_reset(sl_session *s) { sl__session_reset(s); }
+void sl_session_reset(sl_session *s) {
+    sl__session_reset(s);
+}
 
-uint32_t sl_session_length(const sl_session *s) { return s->engine->state.n_past; }
+uint32_t sl_session_length(const sl_session *s) {
+    return s->engine->state.n_past;
+}
 
-sl_status sl_session_feed(sl_session *s, const uint32_t *tokens, size_t n, const sl_progress *progress, sl_error *err) {
+sl_status sl_session_feed(sl_session *s, const uint32_t *tokens, size_t n,
+                          const sl_progress *progress, sl_error *err) {
     bool told = progress && progress->report;
-    sl_status st = sl__session_feed(s, tokens, n, told ? report_prefill : NULL, (void *)progress, err);
+    sl_status st =
+        sl__session_feed(s, tokens, n, told ? report_prefill : NULL, (void *)progress, err);
     atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     return st;
 }
 
-const float *sl_session_logits(const sl_session *s) { return sl__session_logits(s); }
+const float *sl_session_logits(const sl_session *s) {
+    return sl__session_logits(s);
+}
 
-void sl_session_cancel(sl_session *s) { atomic_store_explicit(&s->cancel, true, memory_order_relaxed); }
+void sl_session_cancel(sl_session *s) {
+    atomic_store_explicit(&s->cancel, true, memory_order_relaxed);
+}
 
 /* ---- telemetry --------------------------------------------------------------------------------- */
 
@@ -208,7 +235,8 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
         .experts_seconds = e->times.experts,
         .head_seconds = e->times.head,
     };
-    out->read_bytes = out->expert_read_bytes + out->trunk_read_bytes + out->embedding_read_bytes + out->open_read_bytes;
+    out->read_bytes = out->expert_read_bytes + out->trunk_read_bytes + out->embedding_read_bytes +
+                      out->open_read_bytes;
 }
 
 static sl_status cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
@@ -238,6 +266,7 @@ sl_status sl_engine_memory(const sl_engine *e, sl_memory_info *out, sl_error *er
     out->page_table_bytes = m.page_table_bytes;
     out->kernel_bytes = e->plan.kernel_fixed_bytes;
     out->cgroup_peak_bytes = sl_cgroup_memory_peak();
-    out->peak_bytes = SL_MAX(m.rss_peak_bytes + m.page_table_bytes + out->kernel_bytes, out->cgroup_peak_bytes);
+    out->peak_bytes =
+        SL_MAX(m.rss_peak_bytes + m.page_table_bytes + out->kernel_bytes, out->cgroup_peak_bytes);
     return SL_OK;
 }

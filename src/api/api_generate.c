@@ -20,8 +20,8 @@ typedef struct stream {
     char held[2 * STOP_BYTES_MAX]; /* the end of the text that may be the start of a stop string */
     size_t n_held;
     size_t stop_len[STOPS_MAX];
-    bool stopped;                  /* a stop string was found */
-    bool refused;                  /* a callback returned false */
+    bool stopped; /* a stop string was found */
+    bool refused; /* a callback returned false */
 } stream;
 
 void sl_generate_request_init(const sl_engine *engine, sl_generate_request *request) {
@@ -133,24 +133,31 @@ static void finish(stream *s) {
 
 /* ---- the loop -------------------------------------------------------------------------------------- */
 
-static sl_status check_request(const sl_session *session, const sl_generate_request *r, stream *s, sl_error *err) {
+static sl_status check_request(const sl_session *session, const sl_generate_request *r, stream *s,
+                               sl_error *err) {
     const sl_sampling *p = &r->sampling;
     if (!(p->temperature >= 0 && p->temperature <= 100))
-        return sl_fail(err, SL_ERR_ARGUMENT, "temperature is %g, expected 0 to 100", (double)p->temperature);
+        return sl_fail(err, SL_ERR_ARGUMENT, "temperature is %g, expected 0 to 100",
+                       (double)p->temperature);
     if (!(p->top_p > 0 && p->top_p <= 1))
-        return sl_fail(err, SL_ERR_ARGUMENT, "top_p is %g, expected more than 0 and at most 1", (double)p->top_p);
+        return sl_fail(err, SL_ERR_ARGUMENT, "top_p is %g, expected more than 0 and at most 1",
+                       (double)p->top_p);
     if (!(p->min_p >= 0 && p->min_p <= 1))
         return sl_fail(err, SL_ERR_ARGUMENT, "min_p is %g, expected 0 to 1", (double)p->min_p);
     if (!(p->repeat_penalty > 0 && p->repeat_penalty <= 100))
-        return sl_fail(err, SL_ERR_ARGUMENT, "repeat_penalty is %g, expected more than 0 and at most 100", (double)p->repeat_penalty);
+        return sl_fail(err, SL_ERR_ARGUMENT,
+                       "repeat_penalty is %g, expected more than 0 and at most 100",
+                       (double)p->repeat_penalty);
     if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100))
-        return sl_fail(err, SL_ERR_ARGUMENT, "presence_penalty is %g, expected -100 to 100", (double)p->presence_penalty);
+        return sl_fail(err, SL_ERR_ARGUMENT, "presence_penalty is %g, expected -100 to 100",
+                       (double)p->presence_penalty);
     if (r->n_stop > STOPS_MAX)
         return sl_fail(err, SL_ERR_ARGUMENT, "%zu stop strings, at most %u", r->n_stop, STOPS_MAX);
     for (size_t i = 0; i < r->n_stop; i++) {
         s->stop_len[i] = strlen(r->stop[i]);
         if (s->stop_len[i] == 0 || s->stop_len[i] > STOP_BYTES_MAX)
-            return sl_fail(err, SL_ERR_ARGUMENT, "stop string %zu has %zu bytes, expected 1 to %u", i, s->stop_len[i], STOP_BYTES_MAX);
+            return sl_fail(err, SL_ERR_ARGUMENT, "stop string %zu has %zu bytes, expected 1 to %u",
+                           i, s->stop_len[i], STOP_BYTES_MAX);
     }
     if (r->n_prompt == 0 && !sl__session_logits(session))
         return sl_fail(err, SL_ERR_ARGUMENT, "the prompt is empty, and nothing was fed before");
@@ -173,7 +180,8 @@ static bool report_prefill(void *user, uint64_t done, uint64_t total) {
 
 static sl_status feed_prompt(sl_session *session, const sl_generate_request *r, sl_error *err) {
     bool told = r->progress && r->progress->report;
-    sl_status st = sl__session_feed(session, r->prompt, r->n_prompt, told ? report_prefill : NULL, (void *)r->progress, err);
+    sl_status st = sl__session_feed(session, r->prompt, r->n_prompt, told ? report_prefill : NULL,
+                                    (void *)r->progress, err);
     for (size_t i = 0; i < r->n_prompt && !st; i++)
         sl_sampler_see(&session->engine->sampler, r->prompt[i], SL_SEEN_PROMPT);
     return st;
@@ -186,7 +194,8 @@ static void emit_token(stream *s, sl_engine *e, uint32_t token) {
     size_t n;
     if (r->on_token && !r->on_token(r->user, token))
         s->refused = true;
-    if (e->has_tokenizer && !sl_tok_is_special(&e->tokenizer, token) && sl_tok_token_bytes(&e->tokenizer, token, &bytes, &n))
+    if (e->has_tokenizer && !sl_tok_is_special(&e->tokenizer, token) &&
+        sl_tok_token_bytes(&e->tokenizer, token, &bytes, &n))
         to_characters(s, bytes, n);
 }
 
@@ -218,7 +227,8 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
             return SL_OK;
         }
         uint32_t position = e->state.n_past;
-        uint32_t token = sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session), &params, position);
+        uint32_t token = sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session),
+                                         &params, position);
         if (is_stop_token(&e->store.model, token)) {
             out->finish = SL_FINISH_STOP;
             return SL_OK;
@@ -235,7 +245,7 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
         if (!s->stopped && !s->refused && !(r->max_tokens && out->n_generated == r->max_tokens))
             st = sl__session_feed(session, &token, 1, NULL, NULL, err);
         if (st == SL_ERR_CANCELED)
-            continue;  // the flag is still set: the loop ends above
+            continue; // the flag is still set: the loop ends above
         if (st)
             return st;
     }
@@ -279,12 +289,13 @@ static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
     char *call = sl_arena_alloc(workspace, cap, 1), *json = sl_arena_alloc(workspace, 2 * cap, 1);
     if (!call || !json)
         return sl_arena_full(workspace, 3 * cap, err);
-    sl_answer_init(&s->answer, e->answer_format, r->in_reasoning, tools, call, cap, json, 2 * cap, on_answer, s);
+    sl_answer_init(&s->answer, e->answer_format, r->in_reasoning, tools, call, cap, json, 2 * cap,
+                   on_answer, s);
     return SL_OK;
 }
 
-sl_status sl_session_generate(sl_session *session, const sl_generate_request *request, sl_generate_result *result,
-                              sl_error *err) {
+sl_status sl_session_generate(sl_session *session, const sl_generate_request *request,
+                              sl_generate_result *result, sl_error *err) {
     stream s;
     memset(&s, 0, sizeof(s));
     memset(result, 0, sizeof(*result));

@@ -13,7 +13,8 @@
 /* ---- paths -------------------------------------------------------------------------------------- */
 
 sl_status sl_models_folder(char *out, size_t cap, sl_error *err) {
-    const char *home = getenv("SLUICE_HOME"), *data = getenv("XDG_DATA_HOME"), *user = getenv("HOME");
+    const char *home = getenv("SLUICE_HOME"), *data = getenv("XDG_DATA_HOME"),
+               *user = getenv("HOME");
     int n;
     if (home && *home)
         n = snprintf(out, cap, "%s/models", home);
@@ -22,9 +23,12 @@ sl_status sl_models_folder(char *out, size_t cap, sl_error *err) {
     else if (user && *user)
         n = snprintf(out, cap, "%s/.local/share/sluice/models", user);
     else
-        return sl_fail(err, SL_ERR_MISSING, "no folder for models: set SLUICE_HOME or HOME, or give a path with a slash");
+        return sl_fail(
+            err, SL_ERR_MISSING,
+            "no folder for models: set SLUICE_HOME or HOME, or give a path with a slash");
     if (n < 0 || (size_t)n >= cap)
-        return sl_fail(err, SL_ERR_ARGUMENT, "the path of the models folder is longer than %zu bytes", cap - 1);
+        return sl_fail(err, SL_ERR_ARGUMENT,
+                       "the path of the models folder is longer than %zu bytes", cap - 1);
     return SL_OK;
 }
 
@@ -33,7 +37,8 @@ sl_status sl_model_path(const char *model, char *out, size_t cap, sl_error *err)
     if (!*model)
         return sl_fail(err, SL_ERR_ARGUMENT, "the name of the model is empty");
     sl_error ignored;
-    bool is_path = strchr(model, '/') || (!sl_path_stat(model, &info, &ignored) && info.kind != SL_PATH_NONE);
+    bool is_path =
+        strchr(model, '/') || (!sl_path_stat(model, &info, &ignored) && info.kind != SL_PATH_NONE);
     if (is_path) {
         if (strlen(model) >= cap)
             return sl_fail(err, SL_ERR_ARGUMENT, "the path is longer than %zu bytes", cap - 1);
@@ -49,11 +54,13 @@ static bool is_kind(const char *folder, const char *name, sl_path_kind kind) {
     char path[SL_PATH_MAX];
     sl_path_info info;
     sl_error ignored;
-    return !sl_path_join(folder, name, path, sizeof(path), &ignored) && !sl_path_stat(path, &info, &ignored) &&
-           info.kind == kind;
+    return !sl_path_join(folder, name, path, sizeof(path), &ignored) &&
+           !sl_path_stat(path, &info, &ignored) && info.kind == kind;
 }
 
-static bool has_file(const char *folder, const char *name) { return is_kind(folder, name, SL_PATH_FILE); }
+static bool has_file(const char *folder, const char *name) {
+    return is_kind(folder, name, SL_PATH_FILE);
+}
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
@@ -61,7 +68,8 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static bool is_foreign(const char *name) {
-    static const char *const endings[] = {".gguf", ".ggml", ".bin", ".pth", ".pt", ".npz", ".onnx", ".h5"};
+    static const char *const endings[] = {".gguf", ".ggml", ".bin",  ".pth",
+                                          ".pt",   ".npz",  ".onnx", ".h5"};
     for (size_t i = 0; i < SL_COUNT(endings); i++)
         if (ends_with(name, endings[i]))
             return true;
@@ -74,7 +82,9 @@ sl_model_kind sl_model_kind_of(const char *path) {
     if (sl_path_stat(path, &info, &ignored) || info.kind == SL_PATH_NONE)
         return SL_MODEL_NONE;
     if (info.kind == SL_PATH_FILE)
-        return ends_with(path, ".json") ? SL_MODEL_CONFIG : is_foreign(path) ? SL_MODEL_OTHER : SL_MODEL_NONE;
+        return ends_with(path, ".json") ? SL_MODEL_CONFIG
+               : is_foreign(path)       ? SL_MODEL_OTHER
+                                        : SL_MODEL_NONE;
     if (info.kind != SL_PATH_FOLDER)
         return SL_MODEL_NONE;
     if (ends_with(path, ".partial") && has_file(path, SL_JOURNAL_NAME))
@@ -101,7 +111,8 @@ sl_model_kind sl_model_kind_of(const char *path) {
 /* ---- remove -------------------------------------------------------------------------------------- */
 
 // Remove the files of a conversion from a folder; *left receives the first other name.
-static sl_status remove_ours(const char *folder, bool (*is_ours)(const char *name), char *left, size_t cap, sl_error *err) {
+static sl_status remove_ours(const char *folder, bool (*is_ours)(const char *name), char *left,
+                             size_t cap, sl_error *err) {
     sl_buf names;
     uint32_t n = 0;
     sl_buf_init(&names);
@@ -122,8 +133,8 @@ static sl_status remove_ours(const char *folder, bool (*is_ours)(const char *nam
 }
 
 static bool is_store_file(const char *name) {
-    static const char *const ours[] = {SL_STORE_MANIFEST, SL_STORE_TRUNK, SL_STORE_EMBED, SL_STORE_TEXT, SL_STORE_SUMS,
-                                       SL_JOURNAL_NAME};
+    static const char *const ours[] = {SL_STORE_MANIFEST, SL_STORE_TRUNK, SL_STORE_EMBED,
+                                       SL_STORE_TEXT,     SL_STORE_SUMS,  SL_JOURNAL_NAME};
     for (size_t i = 0; i < SL_COUNT(ours); i++)
         if (strcmp(name, ours[i]) == 0)
             return true;
@@ -142,27 +153,31 @@ sl_status sl_model_remove(const char *path, sl_error *err) {
     if (kind == SL_MODEL_NONE)
         return sl_fail(err, SL_ERR_MISSING, "'%s' is no model", path);
     if (kind != SL_MODEL_STORE && kind != SL_MODEL_PARTIAL)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "'%s' was not made by `sluice convert`: remove it by hand", path);
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "'%s' was not made by `sluice convert`: remove it by hand", path);
     if ((st = sl_path_join(path, SL_STORE_EXPERTS, experts, sizeof(experts), err)))
         return st;
     // The manifest goes first: what is left after an interruption is no model any more.
     if (is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) &&
         (st = remove_ours(experts, is_expert_file, left, sizeof(left), err)))
         return st;
-    if (!*left && is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) && (st = sl_folder_remove(experts, err)))
+    if (!*left && is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) &&
+        (st = sl_folder_remove(experts, err)))
         return st;
     bool experts_left = *left;
     if ((st = remove_ours(path, is_store_file, left, sizeof(left), err)))
         return st;
     if (*left)
-        return sl_fail(err, SL_ERR_EXISTS, "the model is gone; '%s%s/%s' is not ours and was left", path,
-                       experts_left ? "/" SL_STORE_EXPERTS : "", left);
+        return sl_fail(err, SL_ERR_EXISTS, "the model is gone; '%s%s/%s' is not ours and was left",
+                       path, experts_left ? "/" SL_STORE_EXPERTS : "", left);
     return sl_folder_remove(path, err);
 }
 
 /* ---- convert, verify ------------------------------------------------------------------------------ */
 
-void sl_convert_options_init(sl_convert_options *options) { memset(options, 0, sizeof(*options)); }
+void sl_convert_options_init(sl_convert_options *options) {
+    memset(options, 0, sizeof(*options));
+}
 
 static bool report_convert(void *user, uint64_t done, uint64_t total) {
     const sl_progress *p = user;
@@ -212,11 +227,12 @@ static bool report_verify(void *user, uint64_t done, uint64_t total) {
 static bool verify_line(void *user, bool damaged, const char *text) {
     const verification *v = user;
     (void)damaged;
-    return v->sink->write(v->sink->user, text, strlen(text)) && v->sink->write(v->sink->user, "\n", 1);
+    return v->sink->write(v->sink->user, text, strlen(text)) &&
+           v->sink->write(v->sink->user, "\n", 1);
 }
 
-sl_status sl_verify(const char *store, const sl_progress *progress, const sl_sink *sink, uint32_t *n_damaged,
-                    sl_error *err) {
+sl_status sl_verify(const char *store, const sl_progress *progress, const sl_sink *sink,
+                    uint32_t *n_damaged, sl_error *err) {
     verification v = {progress, sink};
     const sl_verify_params params = {report_verify, verify_line, &v};
     return sl_store_verify(store, &params, n_damaged, err);

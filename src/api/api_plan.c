@@ -12,7 +12,8 @@
 
 /* ---- describing --------------------------------------------------------------------------------- */
 
-static sl_status describe_checkpoint(const char *path, sl_store *out, char *drive_file, sl_error *err) {
+static sl_status describe_checkpoint(const char *path, sl_store *out, char *drive_file,
+                                     sl_error *err) {
     sl_checkpoint ck;
     sl_checkpoint_options options = {0, 0};
     sl_buf notes;
@@ -56,13 +57,19 @@ sl_status sl__api_describe(const char *model, sl_store *out, char *drive_file, s
         st = describe_config(model, out, err);
         break;
     case SL_MODEL_PARTIAL:
-        return sl_fail(err, SL_ERR_MISSING, "'%s' is an unfinished conversion: run `sluice convert` again to go on", model);
-    case SL_MODEL_OTHER:
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "'%s' has a format that is not supported yet; supported are checkpoint folders with config.json and safetensors files, in the Hugging Face or the mlx-community layout",
+        return sl_fail(err, SL_ERR_MISSING,
+                       "'%s' is an unfinished conversion: run `sluice convert` again to go on",
                        model);
+    case SL_MODEL_OTHER:
+        return sl_fail(
+            err, SL_ERR_UNSUPPORTED,
+            "'%s' has a format that is not supported yet; supported are checkpoint folders with "
+            "config.json and safetensors files, in the Hugging Face or the mlx-community layout",
+            model);
     default:
-        return sl_fail(err, SL_ERR_MISSING, "'%s': expected a model's store, a checkpoint folder or a config.json", model);
+        return sl_fail(err, SL_ERR_MISSING,
+                       "'%s': expected a model's store, a checkpoint folder or a config.json",
+                       model);
     }
     // What a conversion will add: nearly always a tokenizer of about this size, and a template.
     if (!st && !out->tokenizer.bytes) {
@@ -89,7 +96,8 @@ void sl__api_probe(const char *file, uint64_t record_bytes, sl_drive_info *out) 
     sl_mem_free(block);
 }
 
-sl_status sl_plan(const char *model, const sl_engine_options *options, bool probe, sl_plan_info *out, sl_error *err) {
+sl_status sl_plan(const char *model, const sl_engine_options *options, bool probe,
+                  sl_plan_info *out, sl_error *err) {
     sl_engine_setup setup;
     sl_store store;
     sl_plan_result plan;
@@ -129,29 +137,38 @@ typedef struct machine {
 } machine;
 
 static void doctor_json(const machine *m, const char *path, sl_buf *b) {
-    sl_buf_printf(b, "{\"version\": \"%s\", \"cpu\": \"%s\", \"cpus\": %u, \"cores\": %u, \"memory_available_bytes\": %llu, ", SL_VERSION,
-                  sl_cpu_level_name(sl_cpu_level_best()), m->cpus, m->cores, (unsigned long long)m->available);
+    sl_buf_printf(b,
+                  "{\"version\": \"%s\", \"cpu\": \"%s\", \"cpus\": %u, \"cores\": %u, "
+                  "\"memory_available_bytes\": %llu, ",
+                  SL_VERSION, sl_cpu_level_name(sl_cpu_level_best()), m->cpus, m->cores,
+                  (unsigned long long)m->available);
     if (m->limit != UINT64_MAX)
         sl_buf_printf(b, "\"cgroup_limit_bytes\": %llu, ", (unsigned long long)m->limit);
-    sl_buf_printf(b, "\"default_mem_bytes\": %llu, \"io_uring\": %s, \"path\": ", (unsigned long long)sl_default_mem_bytes(),
-                  m->uring ? "true" : "false");
+    sl_buf_printf(b, "\"default_mem_bytes\": %llu, \"io_uring\": %s, \"path\": ",
+                  (unsigned long long)sl_default_mem_bytes(), m->uring ? "true" : "false");
     sl_buf_add_json_string(b, path, strlen(path));
-    sl_buf_printf(b, ", \"file_system\": \"%s\", \"network\": %s, \"device\": \"%s\", \"rotational\": %s", m->drive.file_system,
-                  m->drive.is_network ? "true" : "false", m->drive.device,
-                  m->drive.rotational < 0 ? "null" : m->drive.rotational ? "true" : "false");
+    sl_buf_printf(
+        b, ", \"file_system\": \"%s\", \"network\": %s, \"device\": \"%s\", \"rotational\": %s",
+        m->drive.file_system, m->drive.is_network ? "true" : "false", m->drive.device,
+        m->drive.rotational < 0 ? "null"
+        : m->drive.rotational   ? "true"
+                                : "false");
     if (m->probed)
         sl_buf_printf(b,
-                      ", \"direct\": %s, \"record_bytes\": %llu, \"read_bytes_per_second\": %llu, \"latency_p50_us\": %u, \"latency_p90_us\": %u",
+                      ", \"direct\": %s, \"record_bytes\": %llu, \"read_bytes_per_second\": %llu, "
+                      "\"latency_p50_us\": %u, \"latency_p90_us\": %u",
                       m->drive.direct ? "true" : "false", (unsigned long long)m->drive.record_bytes,
-                      (unsigned long long)m->drive.bytes_per_second, m->drive.latency_p50_us, m->drive.latency_p90_us);
+                      (unsigned long long)m->drive.bytes_per_second, m->drive.latency_p50_us,
+                      m->drive.latency_p90_us);
     sl_buf_add_text(b, "}\n");
 }
 
 static void doctor_text(const machine *m, const char *path, sl_buf *b) {
-    sl_buf_printf(b, "processor   %u of %u logical CPUs are cores; kernels: %s\n", m->cores, m->cpus,
-                  sl_cpu_level_name(sl_cpu_level_best()));
+    sl_buf_printf(b, "processor   %u of %u logical CPUs are cores; kernels: %s\n", m->cores,
+                  m->cpus, sl_cpu_level_name(sl_cpu_level_best()));
     if (sl_cpu_level_best() == SL_CPU_REF)
-        sl_buf_add_text(b, "            ! no AVX2, AVX-512 or NEON: results are the same, and slow\n");
+        sl_buf_add_text(b,
+                        "            ! no AVX2, AVX-512 or NEON: results are the same, and slow\n");
     sl_buf_add_text(b, "memory      ");
     sl__api_add_bytes(b, m->available);
     sl_buf_add_text(b, " available");
@@ -162,11 +179,17 @@ static void doctor_text(const machine *m, const char *path, sl_buf *b) {
     }
     sl_buf_add_text(b, "; default budget ");
     sl__api_add_bytes(b, sl_default_mem_bytes());
-    sl_buf_printf(b, "\nio_uring    %s\n", m->uring ? "works" : "not allowed here: reads use a pool of threads, as fast on most drives");
-    sl_buf_printf(b, "drive       %s: %s%s%s%s\n", path, m->drive.file_system[0] ? m->drive.file_system : "unknown file system",
-                  m->drive.device[0] ? " on " : "", m->drive.device, m->drive.rotational == 1 ? " (says that it is a spinning disk)" : "");
+    sl_buf_printf(b, "\nio_uring    %s\n",
+                  m->uring
+                      ? "works"
+                      : "not allowed here: reads use a pool of threads, as fast on most drives");
+    sl_buf_printf(b, "drive       %s: %s%s%s%s\n", path,
+                  m->drive.file_system[0] ? m->drive.file_system : "unknown file system",
+                  m->drive.device[0] ? " on " : "", m->drive.device,
+                  m->drive.rotational == 1 ? " (says that it is a spinning disk)" : "");
     if (m->drive.is_network)
-        sl_buf_add_text(b, "            ! a network or user-space file system: expect slow reads; a local SSD is what this is made for\n");
+        sl_buf_add_text(b, "            ! a network or user-space file system: expect slow reads; "
+                           "a local SSD is what this is made for\n");
     if (!m->probed) {
         sl_buf_add_text(b, "            give a model to measure direct reads with\n");
         return;
@@ -175,13 +198,16 @@ static void doctor_text(const machine *m, const char *path, sl_buf *b) {
     if (m->drive.direct)
         sl_buf_add_text(b, "direct I/O is true here; ");
     else
-        sl_buf_printf(b, "! direct I/O is not true here (%s): opening needs --buffered; ", m->drive.not_direct_why);
+        sl_buf_printf(b, "! direct I/O is not true here (%s): opening needs --buffered; ",
+                      m->drive.not_direct_why);
     sl__api_add_bytes(b, m->drive.bytes_per_second);
     sl_buf_add_text(b, "/s in records of ");
     sl__api_add_bytes(b, m->drive.record_bytes);
-    sl_buf_printf(b, ", %u in flight; latency %u us (p50), %u us (p90)\n", m->drive.depth, m->drive.latency_p50_us, m->drive.latency_p90_us);
+    sl_buf_printf(b, ", %u in flight; latency %u us (p50), %u us (p90)\n", m->drive.depth,
+                  m->drive.latency_p50_us, m->drive.latency_p90_us);
     if (m->drive.bytes_per_second < 200 * SL_MIB)
-        sl_buf_add_text(b, "            ! slow: a SATA SSD gives 500 MiB/s, an NVMe drive 2 GiB/s and more\n");
+        sl_buf_add_text(
+            b, "            ! slow: a SATA SSD gives 500 MiB/s, an NVMe drive 2 GiB/s and more\n");
 }
 
 sl_status sl_doctor(const char *path, bool json, const sl_sink *sink, sl_error *err) {

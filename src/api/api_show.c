@@ -24,7 +24,9 @@ typedef struct figures {
     uint64_t parameters, active, trunk_bytes, head_bytes, expert_bytes;
 } figures;
 
-static uint64_t size_of(const sl_matrix_shape *s) { return (uint64_t)s->rows * s->cols; }
+static uint64_t size_of(const sl_matrix_shape *s) {
+    return (uint64_t)s->rows * s->cols;
+}
 
 static figures count(const sl_store *store) {
     const sl_model *m = &store->model;
@@ -35,7 +37,8 @@ static figures count(const sl_store *store) {
         *(t->role == SL_ROLE_HEAD ? &f.head_bytes : &f.trunk_bytes) += t->layout.bytes;
     }
     f.active = f.parameters;
-    uint64_t expert = size_of(&store->expert.gate) + size_of(&store->expert.up) + size_of(&store->expert.down);
+    uint64_t expert =
+        size_of(&store->expert.gate) + size_of(&store->expert.up) + size_of(&store->expert.down);
     f.parameters += size_of(&store->embed.shape) + expert * m->n_layers * m->moe.n_experts;
     f.active += expert * m->n_layers * m->moe.top_k + m->d_model;
     f.expert_bytes = store->expert.stride * m->n_layers * m->moe.n_experts;
@@ -67,7 +70,8 @@ static const char *mixer_name(uint8_t mixer) {
 
 // "3 gated delta net, 1 attention, ..." as runs, folded when they repeat.
 static void add_layers(sl_buf *b, const sl_model *m) {
-    uint32_t delta = sl_model_mixer_count(m, SL_MIXER_DELTA), attention = sl_model_mixer_count(m, SL_MIXER_ATTENTION);
+    uint32_t delta = sl_model_mixer_count(m, SL_MIXER_DELTA),
+             attention = sl_model_mixer_count(m, SL_MIXER_ATTENTION);
     sl_buf_printf(b, "%u layers: ", m->n_layers);
     uint32_t period = 1;
     for (; period < m->n_layers; period++) {
@@ -97,14 +101,20 @@ static void show_text(const sl_store *store, const char *path, sl_buf *b) {
     figures f = count(store);
     sl_buf_printf(b, "%s\n  family     %s\n  shape      ", path, sl_model_family_name(m));
     add_layers(b, m);
-    sl_buf_printf(b, "\n             hidden %u, vocabulary %u, context %u\n", m->d_model, m->n_vocab, m->n_ctx_max);
+    sl_buf_printf(b, "\n             hidden %u, vocabulary %u, context %u\n", m->d_model,
+                  m->n_vocab, m->n_ctx_max);
     if (sl_model_mixer_count(m, SL_MIXER_ATTENTION))
-        sl_buf_printf(b, "  attention  %u query heads over %u key/value heads of %u, %u elements rotate%s\n", m->attn.n_heads,
-                      m->attn.n_kv_heads, m->attn.d_head, m->rope.n_rot, m->attn.gated ? ", output gate" : "");
+        sl_buf_printf(
+            b, "  attention  %u query heads over %u key/value heads of %u, %u elements rotate%s\n",
+            m->attn.n_heads, m->attn.n_kv_heads, m->attn.d_head, m->rope.n_rot,
+            m->attn.gated ? ", output gate" : "");
     if (sl_model_mixer_count(m, SL_MIXER_DELTA))
-        sl_buf_printf(b, "  delta net  %u value heads of %u over %u key heads of %u, convolution %u\n", m->delta.n_v_heads,
-                      m->delta.d_v, m->delta.n_k_heads, m->delta.d_k, m->delta.conv_width);
-    sl_buf_printf(b, "  experts    %u a layer, %u for each token, inner size %u", m->moe.n_experts, m->moe.top_k, m->moe.d_expert);
+        sl_buf_printf(b,
+                      "  delta net  %u value heads of %u over %u key heads of %u, convolution %u\n",
+                      m->delta.n_v_heads, m->delta.d_v, m->delta.n_k_heads, m->delta.d_k,
+                      m->delta.conv_width);
+    sl_buf_printf(b, "  experts    %u a layer, %u for each token, inner size %u", m->moe.n_experts,
+                  m->moe.top_k, m->moe.d_expert);
     if (m->moe.d_shared)
         sl_buf_printf(b, "; a shared one of %u", m->moe.d_shared);
     sl_buf_add_text(b, "\n  parameters ");
@@ -130,7 +140,8 @@ static void show_text(const sl_store *store, const char *path, sl_buf *b) {
     add_type(&n, &store->embed.shape);
     add_size(b, "embedding", store->embed.stride * store->embed.shape.rows, note);
     add_size(b, "sum", store->model_bytes, "");
-    sl_buf_printf(b, "\ntokenizer %s, chat template %s\n", store->tokenizer.bytes ? "yes" : "none", store->chat_template.bytes ? "yes" : "none");
+    sl_buf_printf(b, "\ntokenizer %s, chat template %s\n", store->tokenizer.bytes ? "yes" : "none",
+                  store->chat_template.bytes ? "yes" : "none");
     if (store->converter)
         sl_buf_printf(b, "converted by %s from %s\n", store->converter, store->source);
 }
@@ -140,19 +151,27 @@ static void show_json(const sl_store *store, const char *path, sl_buf *b) {
     figures f = count(store);
     sl_buf_add_text(b, "{\"path\": ");
     sl_buf_add_json_string(b, path, strlen(path));
-    sl_buf_printf(b, ", \"family\": \"%s\", \"n_layers\": %u, \"layers\": [", sl_model_family_name(m), m->n_layers);
+    sl_buf_printf(b, ", \"family\": \"%s\", \"n_layers\": %u, \"layers\": [",
+                  sl_model_family_name(m), m->n_layers);
     for (uint32_t i = 0; i < m->n_layers; i++)
         sl_buf_printf(b, "%s\"%s\"", i ? ", " : "", mixer_name(m->mixer[i]));
     sl_buf_printf(b,
-                  "], \"d_model\": %u, \"n_vocab\": %u, \"n_ctx_max\": %u, \"n_experts\": %u, \"top_k\": %u, \"d_expert\": %u, \"d_shared\": %u, ",
-                  m->d_model, m->n_vocab, m->n_ctx_max, m->moe.n_experts, m->moe.top_k, m->moe.d_expert, m->moe.d_shared);
+                  "], \"d_model\": %u, \"n_vocab\": %u, \"n_ctx_max\": %u, \"n_experts\": %u, "
+                  "\"top_k\": %u, \"d_expert\": %u, \"d_shared\": %u, ",
+                  m->d_model, m->n_vocab, m->n_ctx_max, m->moe.n_experts, m->moe.top_k,
+                  m->moe.d_expert, m->moe.d_shared);
     sl_buf_printf(b,
-                  "\"parameters\": %llu, \"active_parameters\": %llu, \"expert_dtype\": \"%s\", \"expert_bytes\": %llu, \"experts_bytes\": %llu, \"trunk_bytes\": %llu, \"head_bytes\": %llu, \"embedding_bytes\": %llu, \"model_bytes\": %llu, ",
-                  (unsigned long long)f.parameters, (unsigned long long)f.active, sl_dtype_name(store->expert.gate.dtype),
-                  (unsigned long long)store->expert.stride, (unsigned long long)f.expert_bytes, (unsigned long long)f.trunk_bytes,
-                  (unsigned long long)f.head_bytes, (unsigned long long)(store->embed.stride * store->embed.shape.rows),
+                  "\"parameters\": %llu, \"active_parameters\": %llu, \"expert_dtype\": \"%s\", "
+                  "\"expert_bytes\": %llu, \"experts_bytes\": %llu, \"trunk_bytes\": %llu, "
+                  "\"head_bytes\": %llu, \"embedding_bytes\": %llu, \"model_bytes\": %llu, ",
+                  (unsigned long long)f.parameters, (unsigned long long)f.active,
+                  sl_dtype_name(store->expert.gate.dtype), (unsigned long long)store->expert.stride,
+                  (unsigned long long)f.expert_bytes, (unsigned long long)f.trunk_bytes,
+                  (unsigned long long)f.head_bytes,
+                  (unsigned long long)(store->embed.stride * store->embed.shape.rows),
                   (unsigned long long)store->model_bytes);
-    sl_buf_printf(b, "\"tokenizer\": %s, \"chat_template\": %s}\n", store->tokenizer.bytes ? "true" : "false",
+    sl_buf_printf(b, "\"tokenizer\": %s, \"chat_template\": %s}\n",
+                  store->tokenizer.bytes ? "true" : "false",
                   store->chat_template.bytes ? "true" : "false");
 }
 

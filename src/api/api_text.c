@@ -17,10 +17,12 @@ static sl_status open_store(const char *path, sl_store *store, sl_error *err) {
 }
 
 // A part of a store's text.bin into a growable buffer.
-static sl_status read_part(const sl_store *store, const sl_text_part *part, const char *what, sl_buf *out, sl_error *err) {
+static sl_status read_part(const sl_store *store, const sl_text_part *part, const char *what,
+                           sl_buf *out, sl_error *err) {
     if (!part->bytes)
         return sl_fail(err, SL_ERR_MISSING, "the model has no %s", what);
-    uint64_t from = part->offset / SL_PAGE * SL_PAGE, span = SL_ALIGN_UP(part->offset + part->bytes, SL_PAGE) - from;
+    uint64_t from = part->offset / SL_PAGE * SL_PAGE,
+             span = SL_ALIGN_UP(part->offset + part->bytes, SL_PAGE) - from;
     sl_arena pages;
     sl_status st = sl_arena_map(&pages, "text", span, err);
     if (st)
@@ -31,7 +33,9 @@ static sl_status read_part(const sl_store *store, const sl_text_part *part, cons
         if (out->failed)
             st = sl_fail(err, SL_ERR_MEMORY, "no memory for the %s", what);
         else if (!sl_hash_equal(sl_hash(out->data, out->len), part->hash))
-            st = sl_fail(err, SL_ERR_CORRUPT, "%s: the %s does not have the checksum of the manifest", SL_STORE_TEXT, what);
+            st = sl_fail(err, SL_ERR_CORRUPT,
+                         "%s: the %s does not have the checksum of the manifest", SL_STORE_TEXT,
+                         what);
     }
     sl_arena_unmap(&pages);
     return st;
@@ -66,7 +70,8 @@ static sl_status load_blob(const char *path, sl_buf *blob, sl_error *err) {
         return compile_file(path, blob, err);
     if (info.kind == SL_PATH_FOLDER)
         return sl_convert_folder_tokenizer(path, blob, err);
-    return sl_fail(err, SL_ERR_MISSING, "expected a store, a checkpoint folder or a tokenizer.json");
+    return sl_fail(err, SL_ERR_MISSING,
+                   "expected a store, a checkpoint folder or a tokenizer.json");
 }
 
 sl_status sl_tokenizer_open(const char *path, sl_tokenizer **out, sl_error *err) {
@@ -93,8 +98,8 @@ void sl_tokenizer_close(sl_tokenizer *t) {
     sl_mem_free(t);
 }
 
-sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, bool special, uint32_t **ids, size_t *n,
-                              sl_error *err) {
+sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, bool special,
+                              uint32_t **ids, size_t *n, sl_error *err) {
     *ids = NULL;
     *n = 0;
     // A guess that fits nearly always; a second pass takes the exact count.
@@ -111,7 +116,8 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, boo
         *ids = grown;
         sl_arena arena;
         sl_arena_init(&arena, "workspace", workspace, workspace_bytes);
-        st = sl_tok_encode(&t->tok, text, len, special ? 0 : SL_TOK_PLAIN, *ids, cap, n, &arena, err);
+        st = sl_tok_encode(&t->tok, text, len, special ? 0 : SL_TOK_PLAIN, *ids, cap, n, &arena,
+                           err);
         cap = *n;
     }
     sl_mem_free(workspace);
@@ -123,12 +129,14 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, boo
     return st;
 }
 
-sl_status sl_tokenizer_decode(sl_tokenizer *t, const uint32_t *ids, size_t n, const sl_sink *sink, sl_error *err) {
+sl_status sl_tokenizer_decode(sl_tokenizer *t, const uint32_t *ids, size_t n, const sl_sink *sink,
+                              sl_error *err) {
     for (size_t i = 0; i < n; i++) {
         const char *bytes;
         size_t len;
         if (!sl_tok_token_bytes(&t->tok, ids[i], &bytes, &len))
-            return sl_fail(err, SL_ERR_ARGUMENT, "id %zu is %u, which is no token; the largest id is %u", i, ids[i],
+            return sl_fail(err, SL_ERR_ARGUMENT,
+                           "id %zu is %u, which is no token; the largest id is %u", i, ids[i],
                            t->tok.n_vocab - 1);
         if (len && !sink->write(sink->user, bytes, len))
             return sl_fail(err, SL_ERR_CANCELED, "stopped");
@@ -154,11 +162,13 @@ static sl_status load_template(const char *path, sl_buf *out, sl_error *err) {
     if (info.kind == SL_PATH_FILE)
         return sl_file_slurp(path, SL_MIB, out, err);
     if (info.kind != SL_PATH_FOLDER)
-        return sl_fail(err, SL_ERR_MISSING, "expected a store, a checkpoint folder or a .jinja file");
+        return sl_fail(err, SL_ERR_MISSING,
+                       "expected a store, a checkpoint folder or a .jinja file");
     return sl_convert_folder_template(path, out, err);
 }
 
-static sl_status render_source(const sl_buf *source, const char *json, size_t len, sl_buf *out, sl_error *err) {
+static sl_status render_source(const sl_buf *source, const char *json, size_t len, sl_buf *out,
+                               sl_error *err) {
     sl_arena arena;
     sl_template *tpl;
     sl_json *vars;
@@ -173,7 +183,8 @@ static sl_status render_source(const sl_buf *source, const char *json, size_t le
     return st;
 }
 
-sl_status sl_template_render_file(const char *model, const char *json, size_t len, const sl_sink *sink, sl_error *err) {
+sl_status sl_template_render_file(const char *model, const char *json, size_t len,
+                                  const sl_sink *sink, sl_error *err) {
     sl_buf source, out;
     sl_buf_init(&source);
     sl_buf_init(&out);

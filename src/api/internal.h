@@ -9,13 +9,15 @@
 #include "sluice.h"
 
 /* Resolve options into what the engine takes. Errors: SL_ERR_ARGUMENT, SL_ERR_UNSUPPORTED. */
-SL_MUST_USE sl_status sl__api_setup(const sl_engine_options *options, sl_engine_setup *out, sl_error *err);
+SL_MUST_USE sl_status sl__api_setup(const sl_engine_options *options, sl_engine_setup *out,
+                                    sl_error *err);
 /* The public form of a plan. */
 void sl__api_plan_info(const sl_store *store, const sl_plan_result *plan, sl_plan_info *out);
 
 /* The numbers of a store, of a checkpoint as it would be converted, or of a config.json. Release with
  * sl_store_close(). drive_file (SL_PATH_MAX bytes) receives a large file to probe the drive with, or "". */
-SL_MUST_USE sl_status sl__api_describe(const char *model, sl_store *out, char *drive_file, sl_error *err);
+SL_MUST_USE sl_status sl__api_describe(const char *model, sl_store *out, char *drive_file,
+                                       sl_error *err);
 
 /* Send a buffer to a sink. Errors: SL_ERR_MEMORY (the buffer had failed), SL_ERR_CANCELED. */
 SL_MUST_USE sl_status sl__api_send(const sl_buf *buf, const sl_sink *sink, sl_error *err);

@@ -17,7 +17,7 @@ typedef struct sl_backend sl_backend;
 typedef struct sl_packed {
     float *xp, *lane_sums, *group_sums;
     uint32_t n, n_inputs;
-    uint32_t group;  /* that group_sums holds now; 0: none */
+    uint32_t group; /* that group_sums holds now; 0: none */
 } sl_packed;
 
 /* One product of a list over the same packed activations: y[c * y_stride + r] = w x. */
@@ -39,7 +39,7 @@ typedef struct sl_attention_step {
     float *k, *v;                 /* [T][n_kv_heads][d_head]; k is changed in place */
     float *k_cache, *v_cache;     /* [n_kv_heads][n_ctx][d_head] of this layer */
     uint32_t n_ctx;
-    float *out;                   /* [T][n_heads][d_head] */
+    float *out; /* [T][n_heads][d_head] */
 } sl_attention_step;
 
 /* The core of a gated delta rule layer, between its projections. */
@@ -63,13 +63,13 @@ typedef struct sl_delta_step {
 typedef struct sl_backend_ops {
     const char *name;
     /* y[t] = RMS norm of x[t] with weight w[d]; y may be x. */
-    void (*norm)(sl_backend *be, float *y, const float *x, const float *w, uint32_t n_tokens, uint32_t d,
-                 float eps);
+    void (*norm)(sl_backend *be, float *y, const float *x, const float *w, uint32_t n_tokens,
+                 uint32_t d, float eps);
     void (*add)(sl_backend *be, float *y, const float *x, size_t n);
     void (*silu_mul)(sl_backend *be, float *y, const float *gate, const float *up, size_t n);
     /* y[rows[i]] = fmaf(a[i], x[i], y[rows[i]]) over rows of d; rows are distinct; NULL: i itself. */
-    void (*scatter_add)(sl_backend *be, float *y, const float *x, const float *a, const uint32_t *rows,
-                        uint32_t n, uint32_t d);
+    void (*scatter_add)(sl_backend *be, float *y, const float *x, const float *a,
+                        const uint32_t *rows, uint32_t n, uint32_t d);
     void (*sigmoid)(sl_backend *be, float *y, const float *x, size_t n);
     void (*exp)(sl_backend *be, float *y, const float *x, size_t n);
     /* One row of a matrix, widened. */

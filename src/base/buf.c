@@ -67,9 +67,13 @@ void sl_buf_add(sl_buf *buf, const void *bytes, size_t n) {
     buf->data[buf->len] = '\0';
 }
 
-void sl_buf_add_char(sl_buf *buf, char c) { sl_buf_add(buf, &c, 1); }
+void sl_buf_add_char(sl_buf *buf, char c) {
+    sl_buf_add(buf, &c, 1);
+}
 
-void sl_buf_add_text(sl_buf *buf, const char *text) { sl_buf_add(buf, text, strlen(text)); }
+void sl_buf_add_text(sl_buf *buf, const char *text) {
+    sl_buf_add(buf, text, strlen(text));
+}
 
 void sl_buf_printf(sl_buf *buf, const char *fmt, ...) {
     va_list args;

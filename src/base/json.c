@@ -8,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXPECT_VALUE, EXPECT_FIRST_VALUE, EXPECT_FIRST_KEY, EXPECT_KEY, EXPECT_COLON, AFTER_VALUE, FAILED };
+enum {
+    EXPECT_VALUE,
+    EXPECT_FIRST_VALUE,
+    EXPECT_FIRST_KEY,
+    EXPECT_KEY,
+    EXPECT_COLON,
+    AFTER_VALUE,
+    FAILED
+};
 
 void sl_json_reader_init(sl_json_reader *r, const char *text, size_t len) {
     memset(r, 0, sizeof(*r));
@@ -31,7 +39,9 @@ static sl_json_event fail(sl_json_reader *r, sl_error *err, const char *what) {
     return SL_JSON_EV_ERROR;
 }
 
-static bool is_digit(const char *p, const char *end) { return p < end && *p >= '0' && *p <= '9'; }
+static bool is_digit(const char *p, const char *end) {
+    return p < end && *p >= '0' && *p <= '9';
+}
 
 static int hex4(const char *p, const char *end) {
     if (end - p < 4)
@@ -401,7 +411,8 @@ static const sl_json_type type_of_event[] = {
     [SL_JSON_EV_NULL] = SL_JSON_NULL,
 };
 
-sl_status sl_json_parse(const char *text, size_t len, sl_arena *arena, sl_json **out, sl_error *err) {
+sl_status sl_json_parse(const char *text, size_t len, sl_arena *arena, sl_json **out,
+                        sl_error *err) {
     sl_json_reader r;
     sl_json *parents[SL_JSON_DEPTH_MAX], *last[SL_JSON_DEPTH_MAX], *root = NULL;
     const char *key = NULL;
@@ -490,7 +501,9 @@ const sl_json *sl_json_element(const sl_json *node, uint32_t index) {
     return c;
 }
 
-bool sl_json_is(const sl_json *node, sl_json_type type) { return node && node->type == type; }
+bool sl_json_is(const sl_json *node, sl_json_type type) {
+    return node && node->type == type;
+}
 
 bool sl_json_text_is(const sl_json *node, const char *text) {
     return sl_json_is(node, SL_JSON_STRING) && node->text_len == strlen(text) &&
@@ -500,8 +513,9 @@ bool sl_json_text_is(const sl_json *node, const char *text) {
 /* ---- numbers ------------------------------------------------------------------------------- */
 
 double sl_json_parse_double(const char *text, size_t len) {
-    static const double pow10[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double pow10[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     const char *p = text, *end = text + len;
     bool negative = p < end && *p == '-';
     if (negative)
@@ -543,7 +557,8 @@ double sl_json_parse_double(const char *text, size_t len) {
         len = sizeof(copy) - 1;
     memcpy(copy, text, len);
     copy[len] = '\0';
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);  // glibc returns a static object: no allocation
+    locale_t c =
+        newlocale(LC_ALL_MASK, "C", (locale_t)0); // glibc returns a static object: no allocation
     double v = c ? strtod_l(copy, NULL, c) : strtod(copy, NULL);
     if (c)
         freelocale(c);

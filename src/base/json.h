@@ -32,13 +32,13 @@ typedef enum sl_json_type {
 typedef struct sl_json sl_json;
 struct sl_json {
     sl_json_type type;
-    uint32_t n_children;   /* array or object */
-    const char *key;       /* decoded, NUL-terminated; NULL unless the parent is an object */
-    const char *text;      /* string: decoded, NUL-terminated (may hold NULs); number: as written */
+    uint32_t n_children; /* array or object */
+    const char *key;     /* decoded, NUL-terminated; NULL unless the parent is an object */
+    const char *text;    /* string: decoded, NUL-terminated (may hold NULs); number: as written */
     size_t text_len;
     size_t key_len;
-    sl_json *child;        /* first child */
-    sl_json *next;         /* next sibling, in the order of the text */
+    sl_json *child; /* first child */
+    sl_json *next;  /* next sibling, in the order of the text */
 };
 
 /* Parse the whole text into arena. *out is valid as long as the arena. Any thread.
@@ -71,21 +71,21 @@ typedef enum sl_json_event {
     SL_JSON_EV_END_OBJECT,
     SL_JSON_EV_BEGIN_ARRAY,
     SL_JSON_EV_END_ARRAY,
-    SL_JSON_EV_KEY,     /* text/len: the raw bytes between the quotes */
-    SL_JSON_EV_STRING,  /* likewise */
-    SL_JSON_EV_NUMBER,  /* text/len: as written */
+    SL_JSON_EV_KEY,    /* text/len: the raw bytes between the quotes */
+    SL_JSON_EV_STRING, /* likewise */
+    SL_JSON_EV_NUMBER, /* text/len: as written */
     SL_JSON_EV_TRUE,
     SL_JSON_EV_FALSE,
     SL_JSON_EV_NULL,
-    SL_JSON_EV_END,     /* end of the text; repeated calls return it again */
+    SL_JSON_EV_END, /* end of the text; repeated calls return it again */
 } sl_json_event;
 
 typedef struct sl_json_reader {
     const char *start, *at, *end;
-    const char *text;   /* of the last KEY, STRING or NUMBER */
+    const char *text; /* of the last KEY, STRING or NUMBER */
     size_t len;
-    bool escaped;       /* text holds escapes: decode it before use */
-    uint8_t state;      /* internal */
+    bool escaped;  /* text holds escapes: decode it before use */
+    uint8_t state; /* internal */
     uint8_t depth;
     uint8_t stack[SL_JSON_DEPTH_MAX];
 } sl_json_reader;

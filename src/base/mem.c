@@ -9,10 +9,14 @@
 #include <sys/mman.h>
 
 static _Thread_local unsigned seal_depth;
-static atomic_uint_fast64_t seal_violations;  // relaxed: a counter, read when the work is over
+static atomic_uint_fast64_t seal_violations; // relaxed: a counter, read when the work is over
 
-void sl_seal_enter(void) { seal_depth++; }
-void sl_seal_leave(void) { seal_depth--; }
+void sl_seal_enter(void) {
+    seal_depth++;
+}
+void sl_seal_leave(void) {
+    seal_depth--;
+}
 
 uint64_t sl_seal_violations(void) {
     return atomic_load_explicit(&seal_violations, memory_order_relaxed);
@@ -42,7 +46,9 @@ void *sl_mem_realloc(void *block, size_t bytes) {
     return realloc(block, bytes ? bytes : 1);
 }
 
-void sl_mem_free(void *block) { free(block); }
+void sl_mem_free(void *block) {
+    free(block);
+}
 
 sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     check_seal();
@@ -51,12 +57,14 @@ sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_err
     if (bytes == 0)
         return SL_OK;
     if (bytes > SIZE_MAX - SL_PAGE)
-        return sl_fail(err, SL_ERR_MEMORY, "account '%s': %llu bytes are more than this machine can address",
-                       name, (unsigned long long)bytes);
+        return sl_fail(err, SL_ERR_MEMORY,
+                       "account '%s': %llu bytes are more than this machine can address", name,
+                       (unsigned long long)bytes);
     size_t size = (size_t)SL_ALIGN_UP(bytes, SL_PAGE);
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return sl_fail_errno(err, SL_ERR_MEMORY, errno, "account '%s': mapping %zu bytes", name, size);
+        return sl_fail_errno(err, SL_ERR_MEMORY, errno, "account '%s': mapping %zu bytes", name,
+                             size);
     // Huge pages would round the account up behind the plan's back.
     (void)madvise(p, size, MADV_NOHUGEPAGE);
     for (size_t at = 0; at < size; at += SL_PAGE)
@@ -92,6 +100,7 @@ void *sl_arena_alloc(sl_arena *arena, size_t bytes, size_t align) {
 }
 
 sl_status sl_arena_full(const sl_arena *arena, size_t bytes, sl_error *err) {
-    return sl_fail(err, SL_ERR_MEMORY, "account '%s' holds %zu bytes, %zu are in use and %zu more were asked for",
+    return sl_fail(err, SL_ERR_MEMORY,
+                   "account '%s' holds %zu bytes, %zu are in use and %zu more were asked for",
                    arena->name ? arena->name : "?", arena->bytes, arena->used, bytes);
 }

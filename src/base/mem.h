@@ -30,16 +30,17 @@ uint64_t sl_seal_violations(void);
 /* A bump allocator over one block. Not safe for two threads at once. */
 typedef struct sl_arena {
     uint8_t *base;
-    size_t bytes;      /* capacity */
-    size_t used;       /* bytes handed out, alignment included */
+    size_t bytes; /* capacity */
+    size_t used;  /* bytes handed out, alignment included */
     size_t used_peak;
-    const char *name;  /* the account; static or outliving the arena */
-    bool mapped;       /* base came from sl_arena_map */
+    const char *name; /* the account; static or outliving the arena */
+    bool mapped;      /* base came from sl_arena_map */
 } sl_arena;
 
 /* Map bytes (rounded up to 4 KiB) of zeroed memory without huge pages and fault every page in.
  * Errors: SL_ERR_MEMORY names the account and the bytes. Release with sl_arena_unmap. */
-SL_MUST_USE sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err);
+SL_MUST_USE sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes,
+                                   sl_error *err);
 /* Accepts a zeroed struct. */
 void sl_arena_unmap(sl_arena *arena);
 
@@ -54,7 +55,11 @@ SL_MUST_USE void *sl_arena_alloc(sl_arena *arena, size_t bytes, size_t align);
 sl_status sl_arena_full(const sl_arena *arena, size_t bytes, sl_error *err);
 
 /* Give back everything handed out since the mark (a former value of arena->used). */
-static inline size_t sl_arena_mark(const sl_arena *arena) { return arena->used; }
-static inline void sl_arena_reset(sl_arena *arena, size_t mark) { arena->used = mark; }
+static inline size_t sl_arena_mark(const sl_arena *arena) {
+    return arena->used;
+}
+static inline void sl_arena_reset(sl_arena *arena, size_t mark) {
+    arena->used = mark;
+}
 
 #endif

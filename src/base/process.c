@@ -92,7 +92,9 @@ static void populate_mapping(const char *line) {
     (void)madvise((void *)(uintptr_t)begin, (size_t)(end - begin), MADV_POPULATE_READ);
 }
 
-void sl_process_populate(void) { each_mapping(populate_mapping); }
+void sl_process_populate(void) {
+    each_mapping(populate_mapping);
+}
 
 uint64_t sl_memory_available(void) {
     char text[2048];
@@ -104,8 +106,8 @@ uint64_t sl_memory_available(void) {
 /* ---- control groups -------------------------------------------------------------------------- */
 
 typedef struct group {
-    char path[512];   /* of the folder that holds the memory controller's files */
-    size_t root_len;  /* length of the mount point in it */
+    char path[512];  /* of the folder that holds the memory controller's files */
+    size_t root_len; /* length of the mount point in it */
     bool v2;
 } group;
 
@@ -207,7 +209,8 @@ uint32_t sl_cpus_allowed(void) {
 // True when the processor is the first of its core's siblings that we may use.
 static bool first_of_core(const cpu_set_t *set, int cpu) {
     char path[96], text[256];
-    (void)snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    (void)snprintf(path, sizeof(path),
+                   "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
     if (read_small(path, text, sizeof(text)) <= 0)
         return true;
     for (char *p = text; *p;) {

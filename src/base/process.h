@@ -8,9 +8,9 @@
 #include "base/status.h"
 
 typedef struct sl_process_memory {
-    uint64_t rss_bytes, rss_peak_bytes;         /* VmRSS, VmHWM */
-    uint64_t anonymous_bytes, file_bytes;       /* RssAnon, RssFile */
-    uint64_t page_table_bytes;                  /* VmPTE */
+    uint64_t rss_bytes, rss_peak_bytes;   /* VmRSS, VmHWM */
+    uint64_t anonymous_bytes, file_bytes; /* RssAnon, RssFile */
+    uint64_t page_table_bytes;            /* VmPTE */
     uint32_t n_threads;
 } sl_process_memory;
 

@@ -85,7 +85,8 @@ sl_status sl_fail_errno(sl_error *err, sl_status status, int errnum, const char 
         set(err, status, fmt, args);
         va_end(args);
         size_t used = strlen(err->message);
-        (void)snprintf(err->message + used, sizeof(err->message) - used, ": %s", sl_errno_text(errnum));
+        (void)snprintf(err->message + used, sizeof(err->message) - used, ": %s",
+                       sl_errno_text(errnum));
     }
     return status;
 }

@@ -34,8 +34,7 @@ void sl_error_clear(sl_error *err);
     (sl_fail_at(err, status, layer, expert, offset, __VA_ARGS__), (status))
 #define sl_fail_errno(err, status, errnum, ...)                                                    \
     (sl_fail_errno(err, status, errnum, __VA_ARGS__), (status))
-#define sl_error_context(err, status, ...)                                                         \
-    (sl_error_context(err, status, __VA_ARGS__), (status))
+#define sl_error_context(err, status, ...) (sl_error_context(err, status, __VA_ARGS__), (status))
 #endif
 
 #endif

@@ -19,8 +19,8 @@
 
 typedef struct sl_engine_setup {
     uint64_t budget_bytes;
-    bool process;              /* the budget covers the whole process */
-    uint32_t n_ctx, n_threads, chunk;  /* 0: the default */
+    bool process;                     /* the budget covers the whole process */
+    uint32_t n_ctx, n_threads, chunk; /* 0: the default */
     bool reader_given;
     sl_reader_kind reader;
     sl_cpu_level cpu;
@@ -33,8 +33,8 @@ typedef struct sl_engine_setup {
 typedef struct sl_rows {
     sl_read reads[SL_EXPERT_READS_MAX];
     uint8_t *buffers;
-    uint8_t *cache;            /* [n_cached] records; row id is at id % n_cached or not there */
-    uint32_t *cached;          /* [n_cached] ids, plus one; 0: none */
+    uint8_t *cache;   /* [n_cached] records; row id is at id % n_cached or not there */
+    uint32_t *cached; /* [n_cached] ids, plus one; 0: none */
     uint32_t n_cached;
     uint64_t read_bytes;
     double wait_seconds;
@@ -46,15 +46,15 @@ typedef struct sl_session sl_session;
 struct sl_session {
     sl_engine *engine;
     bool is_open, has_logits;
-    uint32_t n_answer;         /* tokens sampled since the last reset */
-    atomic_bool cancel;        /* set by any thread, taken by the one that computes; relaxed: a hint */
+    uint32_t n_answer;  /* tokens sampled since the last reset */
+    atomic_bool cancel; /* set by any thread, taken by the one that computes; relaxed: a hint */
 };
 
 struct sl_engine {
     sl_store store;
     sl_plan_result plan;
     sl_arena account[SL_ACCOUNT_COUNT];
-    sl_arena hot_tables;       /* the hot account's tables */
+    sl_arena hot_tables; /* the hot account's tables */
     sl_pool pool;
     sl_cpu_backend backend;
     sl_reader *reader;
@@ -74,39 +74,42 @@ struct sl_engine {
     sl_tok tokenizer;
     bool has_tokenizer, has_template;
     sl_template *chat_template;
-    const sl_answer_format *answer_format;  /* "plain" without a template */
+    const sl_answer_format *answer_format; /* "plain" without a template */
     sl_arena text_workspace;
 
     sl_session session;
-    void *capture;             /* of forward.hidden, while logits are recorded */
+    void *capture; /* of forward.hidden, while logits are recorded */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
     double open_seconds, prefill_seconds, decode_seconds;
 };
 
 /* Resolve defaults and solve the plan for a store (its numbers; files are not read). resident may be NULL. */
-SL_MUST_USE sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, uint64_t code_bytes,
-                                      sl_plan_result *out, uint8_t *resident, sl_error *err);
+SL_MUST_USE sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup,
+                                      uint64_t code_bytes, sl_plan_result *out, uint8_t *resident,
+                                      sl_error *err);
 /* Bytes of the code account for this process, now: populates the program's pages. */
 uint64_t sl__engine_code_bytes(void);
 /* The I/O back end that a setup gets, and its depth. */
 sl_reader_kind sl__engine_reader(const sl_engine_setup *setup);
 
-SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out,
-                                      sl_error *err);
+SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *setup,
+                                      sl_engine **out, sl_error *err);
 void sl__engine_close(sl_engine *engine);
 
-/* Lay out buffers and cache; a cache of all rows is filled, checksum compared. */
-SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_error *err);
+/* Lay out buffers and cache, compare the table's checksum, and fill a cache that holds all rows. */
+SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_loader *loader, sl_error *err);
 /* Embedding rows of n tokens (each < n_vocab) into x [n][d_model]. */
-SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err);
+SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x,
+                                    sl_error *err);
 
 void sl__session_reset(sl_session *s);
 /* Compute n tokens (1..chunk), checked and within the context; the residual stream stays in scratch. */
-SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, sl_error *err);
+SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n,
+                                        sl_error *err);
 /* As sl_session_feed(). progress may be NULL. */
 SL_MUST_USE sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
-                                       bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
-                                       sl_error *err);
+                                       bool (*progress)(void *user, uint64_t done, uint64_t total),
+                                       void *user, sl_error *err);
 /* Logits of the last token fed. */
 const float *sl__session_logits(const sl_session *s);
 

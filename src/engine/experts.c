@@ -11,11 +11,14 @@
 #define NO_KEY UINT32_MAX
 #define DECAY 0.9f
 
-static sl_experts *self(sl_expert_source *source) { return (sl_experts *)source; }
+static sl_experts *self(sl_expert_source *source) {
+    return (sl_experts *)source;
+}
 
 static uint8_t *slot_memory(const sl_experts *x, uint32_t slot) {
     uint64_t stride = x->store->expert.stride;
-    return slot < x->ring_slots ? x->ring + slot * stride : x->hot + (slot - x->ring_slots) * stride;
+    return slot < x->ring_slots ? x->ring + slot * stride
+                                : x->hot + (slot - x->ring_slots) * stride;
 }
 
 static uint32_t key_of(const sl_experts *x, uint32_t layer, uint32_t expert) {
@@ -148,7 +151,7 @@ static uint32_t choose_slot(sl_experts *x, uint32_t key) {
 // Start reading the next missing expert of the layer. False when it has to wait.
 static bool submit_next(sl_experts *x) {
     uint32_t expert = x->experts[x->n_submitted], key = key_of(x, x->layer, expert);
-    if (x->entries[key].slot != NO_SLOT) {  // present since begin, and pinned there
+    if (x->entries[key].slot != NO_SLOT) { // present since begin, and pinned there
         x->n_submitted++;
         return true;
     }
@@ -190,8 +193,8 @@ static void submit_more(sl_experts *x) {
 
 /* ---- the source --------------------------------------------------------------------------------- */
 
-static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *experts, const uint32_t *n_uses,
-                  uint32_t n, bool in_order) {
+static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *experts,
+                  const uint32_t *n_uses, uint32_t n, bool in_order) {
     sl_experts *x = self(source);
     x->layer = layer;
     x->experts = experts;
@@ -218,7 +221,8 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
 
 static sl_status read_failed(const sl_experts *x, uint32_t slot, sl_error *err) {
     const sl_slot *s = &x->slots[slot];
-    uint32_t n_experts = x->store->model.moe.n_experts, layer = s->key / n_experts, expert = s->key % n_experts;
+    uint32_t n_experts = x->store->model.moe.n_experts, layer = s->key / n_experts,
+             expert = s->key % n_experts;
     sl_expert_place place;
     char name[64];
     sl_store_expert_place(x->store, layer, expert, &place);
@@ -226,16 +230,19 @@ static sl_status read_failed(const sl_experts *x, uint32_t slot, sl_error *err) 
     sl_store_file_name(x->store, e->file, name, sizeof(name));
     unsigned long long offset = e->offset, bytes = e->bytes;
     if (!s->error)
-        return sl_fail_at(err, SL_ERR_CORRUPT, (int32_t)layer, (int32_t)expert, offset,
-                          "layer %u expert %u: %s: the %llu bytes at %llu do not have the checksum of the manifest; `sluice verify` lists all damage, converting again mends it",
-                          layer, expert, name, bytes, offset);
+        return sl_fail_at(
+            err, SL_ERR_CORRUPT, (int32_t)layer, (int32_t)expert, offset,
+            "layer %u expert %u: %s: the %llu bytes at %llu do not have the checksum of the "
+            "manifest; `sluice verify` lists all damage, converting again mends it",
+            layer, expert, name, bytes, offset);
     if (s->error == -ENODATA)
-        return sl_fail_at(err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
-                          "layer %u expert %u: %s: read fewer than %llu bytes at %llu: the file was cut short", layer,
-                          expert, name, bytes, offset);
+        return sl_fail_at(
+            err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
+            "layer %u expert %u: %s: read fewer than %llu bytes at %llu: the file was cut short",
+            layer, expert, name, bytes, offset);
     return sl_fail_at(err, SL_ERR_IO, (int32_t)layer, (int32_t)expert, offset,
-                      "layer %u expert %u: %s: reading %llu bytes at %llu failed: %s", layer, expert, name, bytes,
-                      offset, sl_errno_text(-s->error));
+                      "layer %u expert %u: %s: reading %llu bytes at %llu failed: %s", layer,
+                      expert, name, bytes, offset, sl_errno_text(-s->error));
 }
 
 // Index of the expert to hand out now, or x->n while none is ready.
@@ -324,8 +331,8 @@ static void end(sl_expert_source *source) {
 
 /* ---- set-up --------------------------------------------------------------------------------------- */
 
-void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth, void *ring,
-                     uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables) {
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
+                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables) {
     uint32_t n_experts = store->model.n_layers * store->model.moe.n_experts;
     memset(x, 0, sizeof(*x));
     x->base = (sl_expert_source){begin, next, release, end};
@@ -346,4 +353,6 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, ui
         x->slots[i].key = NO_KEY;
 }
 
-void sl_experts_tick(sl_experts *x, uint32_t n_tokens) { x->tokens += n_tokens; }
+void sl_experts_tick(sl_experts *x, uint32_t n_tokens) {
+    x->tokens += n_tokens;
+}

@@ -22,17 +22,17 @@
 #define SL_EXPERT_READS_MAX 64u
 
 typedef struct sl_expert_entry {
-    uint32_t slot;        /* or NO_SLOT */
-    float frequency;      /* at token `seen` */
-    uint32_t seen;        /* tokens, modulo 2^32 */
+    uint32_t slot;   /* or NO_SLOT */
+    float frequency; /* at token `seen` */
+    uint32_t seen;   /* tokens, modulo 2^32 */
 } sl_expert_entry;
 
 typedef struct sl_slot {
-    uint32_t key;         /* layer * n_experts + expert, or NO_KEY */
-    uint16_t pending;     /* reads under way */
+    uint32_t key;     /* layer * n_experts + expert, or NO_KEY */
+    uint16_t pending; /* reads under way */
     uint8_t pins;
-    uint8_t checked;      /* the checksum was compared since the read */
-    int32_t error;        /* 0, or the first failed read's -errno; short reads are -ENODATA */
+    uint8_t checked; /* the checksum was compared since the read */
+    int32_t error;   /* 0, or the first failed read's -errno; short reads are -ENODATA */
     uint32_t error_extent;
 } sl_slot;
 
@@ -46,21 +46,21 @@ typedef struct sl_experts {
     sl_expert_source base;
     const sl_store *store;
     sl_reader *reader;
-    uint8_t *ring, *hot;          /* slot memory */
+    uint8_t *ring, *hot; /* slot memory */
     uint32_t ring_slots, n_slots;
-    uint32_t ring_next;           /* where the search for a ring slot goes on */
-    uint32_t n_empty_hot;         /* hot slots never used so far */
-    sl_expert_entry *entries;     /* [n_layers * n_experts] */
-    sl_slot *slots;               /* [n_slots] */
+    uint32_t ring_next;       /* where the search for a ring slot goes on */
+    uint32_t n_empty_hot;     /* hot slots never used so far */
+    sl_expert_entry *entries; /* [n_layers * n_experts] */
+    sl_slot *slots;           /* [n_slots] */
     sl_expert_read reads[SL_EXPERT_READS_MAX];
-    uint32_t n_reads;             /* of `reads` that may be used: the reader's depth */
-    uint32_t tokens;              /* clock of the frequencies */
+    uint32_t n_reads; /* of `reads` that may be used: the reader's depth */
+    uint32_t tokens;  /* clock of the frequencies */
 
     /* The layer being served. */
     uint32_t layer, n, n_submitted, n_given;
     const uint32_t *experts;
     bool in_order, single;
-    uint8_t *given;               /* [n_experts] 1: handed out */
+    uint8_t *given; /* [n_experts] 1: handed out */
 
     /* Telemetry. */
     uint64_t hits, reads_total, read_bytes;
@@ -69,8 +69,8 @@ typedef struct sl_experts {
 
 /* ring and hot hold ring_slots and hot_slots strides; tables comes zeroed, of the size that
  * sl_plan_hot_table_bytes() gives. depth: reads in flight. */
-void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth, void *ring,
-                     uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables);
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
+                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables);
 /* One more token (or n of a chunk) is about to pass through all layers. */
 void sl_experts_tick(sl_experts *x, uint32_t n_tokens);
 /* Wait for everything under way. */

@@ -13,7 +13,8 @@
 #define SMALL_BUDGET (64 * SL_MIB)
 
 // An entry, and one byte of the list of experts that were handed out.
-_Static_assert(sizeof(sl_expert_entry) + 1 <= SL_EXPERT_ENTRY_BYTES, "the plan counts expert entries too small");
+_Static_assert(sizeof(sl_expert_entry) + 1 <= SL_EXPERT_ENTRY_BYTES,
+               "the plan counts expert entries too small");
 _Static_assert(sizeof(sl_slot) <= SL_SLOT_ENTRY_BYTES, "the plan counts slot entries too small");
 
 sl_reader_kind sl__engine_reader(const sl_engine_setup *setup) {
@@ -66,13 +67,14 @@ sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, u
         .code_bytes = code_bytes,
         .thread_stack_bytes = sl_pool_bytes(threads_of(setup)),
         .reader_bytes = sl_reader_bytes(kind, depth),
-        .kernel_bytes = sl_reader_kernel_bytes(kind, depth) + sl_pool_kernel_bytes(threads_of(setup)),
+        .kernel_bytes =
+            sl_reader_kernel_bytes(kind, depth) + sl_pool_kernel_bytes(threads_of(setup)),
         .engine_bytes = sizeof(sl_engine),
     };
     memset(out, 0, sizeof(*out));
     if (in.n_ctx > store->model.n_ctx_max)
-        return sl_fail(err, SL_ERR_ARGUMENT, "a context of %u is more than the model's %u", in.n_ctx,
-                       store->model.n_ctx_max);
+        return sl_fail(err, SL_ERR_ARGUMENT, "a context of %u is more than the model's %u",
+                       in.n_ctx, store->model.n_ctx_max);
     in.chunk = SL_MIN(in.chunk, in.n_ctx);
     return sl_plan_solve(&in, out, resident, err);
 }
@@ -88,7 +90,8 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
                               SL_ALIGN_UP(p->text_workspace_bytes, 64)
                         : 0;
     // The engine's own structures and the store's tables are in the trunk account, but not in its arena.
-    uint64_t trunk = p->account[SL_ACCOUNT_TRUNK] - SL_ALIGN_UP(store->arena.used + sizeof(sl_engine), SL_PAGE);
+    uint64_t trunk =
+        p->account[SL_ACCOUNT_TRUNK] - SL_ALIGN_UP(store->arena.used + sizeof(sl_engine), SL_PAGE);
     const struct {
         sl_account_id id;
         uint64_t bytes;
@@ -105,7 +108,8 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
         {SL_ACCOUNT_TEXT, text},
     };
     for (size_t i = 0; i < SL_COUNT(list); i++) {
-        sl_status st = sl_arena_map(&e->account[list[i].id], sl_account_name(list[i].id), list[i].bytes, err);
+        sl_status st =
+            sl_arena_map(&e->account[list[i].id], sl_account_name(list[i].id), list[i].bytes, err);
         if (st)
             return st;
     }
@@ -115,27 +119,13 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-// Read a part of text.bin into memory and compare its checksum.
-static sl_status read_text(sl_engine *e, const sl_text_part *part, const char *what, uint8_t *bounce,
-                           uint64_t bounce_bytes, uint8_t *out, sl_error *err) {
-    uint64_t done = 0, room = bounce_bytes / SL_PAGE * SL_PAGE;
-    while (done < part->bytes) {
-        uint64_t offset = part->offset + done, from = offset / SL_PAGE * SL_PAGE;
-        uint64_t span = SL_MIN(SL_ALIGN_UP(part->offset + part->bytes, SL_PAGE) - from, room);
-        sl_status st = sl_file_read(&e->store.text, bounce, (size_t)span, from, NULL, err);
-        if (st)
-            return sl_error_context(err, st, "%s", SL_STORE_TEXT);
-        uint64_t got = SL_MIN(from + span, part->offset + part->bytes) - offset;
-        memcpy(out + done, bounce + (offset - from), (size_t)got);
-        done += got;
-        e->open_read_bytes += span;
-    }
-    if (!sl_hash_equal(sl_hash(out, (size_t)part->bytes), part->hash))
-        return sl_fail(err, SL_ERR_CORRUPT, "%s: the %s does not have the checksum of the manifest", SL_STORE_TEXT, what);
-    return SL_OK;
+static sl_status read_text(sl_engine *e, sl_loader *loader, const sl_text_part *part,
+                           const char *what, uint8_t *out, sl_error *err) {
+    return sl_load(loader, &e->store.text, SL_STORE_TEXT, what, part->offset, part->bytes, out,
+                   part->hash, err);
 }
 
-static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes, sl_error *err) {
+static sl_status open_text(sl_engine *e, sl_loader *loader, sl_error *err) {
     const sl_store *store = &e->store;
     sl_arena *arena = &e->account[SL_ACCOUNT_TEXT];
     sl_status st;
@@ -146,12 +136,14 @@ static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes,
     uint8_t *blob = sl_arena_alloc(arena, (size_t)store->tokenizer.bytes, 64);
     if (!workspace || !blob)
         return sl_arena_full(arena, (size_t)store->tokenizer.bytes, err);
-    sl_arena_init(&e->text_workspace, sl_account_name(SL_ACCOUNT_TEXT), workspace, (size_t)e->plan.text_workspace_bytes);
-    if ((st = read_text(e, &store->tokenizer, "tokenizer", bounce, bounce_bytes, blob, err)) ||
+    sl_arena_init(&e->text_workspace, sl_account_name(SL_ACCOUNT_TEXT), workspace,
+                  (size_t)e->plan.text_workspace_bytes);
+    if ((st = read_text(e, loader, &store->tokenizer, "the tokenizer", blob, err)) ||
         (st = sl_tok_open(blob, (size_t)store->tokenizer.bytes, &e->tokenizer, err)))
         return st;
     if (e->tokenizer.n_vocab > store->model.n_vocab)
-        return sl_fail(err, SL_ERR_CORRUPT, "the tokenizer has ids up to %u, the model's vocabulary %u",
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "the tokenizer has ids up to %u, the model's vocabulary %u",
                        e->tokenizer.n_vocab - 1, store->model.n_vocab);
     e->has_tokenizer = true;
     if (!store->chat_template.bytes)
@@ -159,10 +151,12 @@ static sl_status open_text(sl_engine *e, uint8_t *bounce, uint64_t bounce_bytes,
     uint8_t *source = sl_arena_alloc(arena, (size_t)store->chat_template.bytes, 1);
     if (!source)
         return sl_arena_full(arena, (size_t)store->chat_template.bytes, err);
-    if ((st = read_text(e, &store->chat_template, "chat template", bounce, bounce_bytes, source, err)) ||
-        (st = sl_template_parse((const char *)source, (size_t)store->chat_template.bytes, arena, &e->chat_template, err)))
+    if ((st = read_text(e, loader, &store->chat_template, "the chat template", source, err)) ||
+        (st = sl_template_parse((const char *)source, (size_t)store->chat_template.bytes, arena,
+                                &e->chat_template, err)))
         return sl_error_context(err, st, "chat template");
-    e->answer_format = sl_answer_format_of_template((const char *)source, (size_t)store->chat_template.bytes);
+    e->answer_format =
+        sl_answer_format_of_template((const char *)source, (size_t)store->chat_template.bytes);
     e->has_template = true;
     return SL_OK;
 }
@@ -179,11 +173,13 @@ static void bind(sl_engine *e) {
     const sl_store *store = &e->store;
     const sl_model *m = &store->model;
     uint64_t scratch = sl_scratch_bytes(m, p->chunk);
-    sl_state_bind(&e->state, m, p->n_ctx, e->account[SL_ACCOUNT_KV].base, e->account[SL_ACCOUNT_STATE].base);
+    sl_state_bind(&e->state, m, p->n_ctx, e->account[SL_ACCOUNT_KV].base,
+                  e->account[SL_ACCOUNT_STATE].base);
     sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
-    sl_experts_init(&e->experts, store, e->reader, e->reader_depth, e->account[SL_ACCOUNT_RING].base,
-                    p->ring_slots, e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
+    sl_experts_init(&e->experts, store, e->reader, e->reader_depth,
+                    e->account[SL_ACCOUNT_RING].base, p->ring_slots,
+                    e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
     e->forward = (sl_forward){
         .model = m,
         .weights = &e->weights,
@@ -198,13 +194,16 @@ static void bind(sl_engine *e) {
     };
 }
 
-static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resident, sl_error *err) {
+static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resident,
+                       sl_error *err) {
     const sl_plan_result *p = &e->plan;
     sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
     sl_status st;
     if ((st = map_accounts(e, err)) ||
-        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], sl_fpenv_set, err)) ||
-        (st = sl_reader_open(e->reader_kind, e->reader_depth, &e->account[SL_ACCOUNT_THREADS], &e->reader, err)))
+        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], sl_fpenv_set,
+                           err)) ||
+        (st = sl_reader_open(e->reader_kind, e->reader_depth, &e->account[SL_ACCOUNT_THREADS],
+                             &e->reader, err)))
         return st;
     sl_cpu_backend_init(&e->backend, setup->cpu, &e->pool);
 
@@ -212,26 +211,33 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     sl_arena *spare = e->account[SL_ACCOUNT_HOT].bytes > e->account[SL_ACCOUNT_RING].bytes
                           ? &e->account[SL_ACCOUNT_HOT]
                           : &e->account[SL_ACCOUNT_RING];
-    uint64_t spare_bytes = SL_MIN(spare->bytes, 4 * SL_MIB);
+    sl_loader loader = {
+        .bounce = spare->base,
+        .bounce_bytes = SL_MIN(spare->bytes, 4 * SL_MIB),
+        .total = e->store.trunk_bytes + e->store.embed.stride * e->store.embed.shape.rows +
+                 e->store.tokenizer.bytes + e->store.chat_template.bytes,
+        .progress = setup->progress,
+        .user = setup->user,
+    };
     void *strips = sl_arena_alloc(trunk, (size_t)(2 * p->strip_bytes), SL_PAGE);
     void *tables = sl_arena_alloc(trunk, (size_t)sl_plan_weight_table_bytes(&e->store), 64);
     if (!tables || !strips)
         return sl_arena_full(trunk, (size_t)(2 * p->strip_bytes), err);
-    if ((st = sl_trunk_load(&e->store, resident, tables, trunk, &e->account[SL_ACCOUNT_HEAD], spare->base, spare_bytes,
-                            setup->progress, setup->user, &e->weights, &e->open_read_bytes, err)) ||
-        (st = open_text(e, spare->base, spare_bytes, err)))
+    if ((st = sl_trunk_load(&e->store, resident, tables, trunk, &e->account[SL_ACCOUNT_HEAD],
+                            &loader, &e->weights, err)) ||
+        (st = sl__rows_init(e, &loader, err)) || (st = open_text(e, &loader, err)))
         return st;
+    e->open_read_bytes = loader.read_bytes;
     if (p->strip_bytes)
         sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
     bind(e);
-    if ((st = sl__rows_init(e, err)))
-        return st;
     e->session.engine = e;
     sl__session_reset(&e->session);
     return SL_OK;
 }
 
-sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out, sl_error *err) {
+sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out,
+                          sl_error *err) {
     sl_status st;
     uint8_t *resident = NULL;
     double begin = sl_now();
@@ -242,7 +248,8 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
     sl_engine *e = sl_mem_calloc(1, sizeof(*e));
     if (!e)
         return sl_fail(err, SL_ERR_MEMORY, "no memory for the engine");
-    if ((st = sl_store_open(path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED, &e->store, err)))
+    if ((st = sl_store_open(path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED,
+                            &e->store, err)))
         goto fail;
     if (!(resident = sl_mem_alloc(e->store.n_tensors))) {
         st = sl_fail(err, SL_ERR_MEMORY, "no memory for %u tensor flags", e->store.n_tensors);

@@ -4,33 +4,19 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-// All rows at once, which also allows their checksum to be compared.
-static sl_status load_all(sl_engine *e, sl_error *err) {
+sl_status sl__rows_init(sl_engine *e, sl_loader *loader, sl_error *err) {
     const sl_embed_layout *l = &e->store.embed;
-    uint64_t used = l->stride * l->shape.rows, room = e->plan.row_buffers * e->plan.row_buffer_bytes;
-    for (uint64_t at = 0; at < used; at += room) {
-        uint64_t n = SL_MIN(SL_ALIGN_UP(used, SL_PAGE) - at, room);
-        sl_status st = sl_file_read(&e->store.embed_file, e->rows.buffers, (size_t)n, at, NULL, err);
-        if (st)
-            return sl_error_context(err, st, "%s", SL_STORE_EMBED);
-        memcpy(e->rows.cache + at, e->rows.buffers, (size_t)SL_MIN(n, used - at));
-        e->open_read_bytes += n;
-    }
-    if (!sl_hash_equal(sl_hash(e->rows.cache, (size_t)used), l->hash))
-        return sl_fail(err, SL_ERR_CORRUPT, "%s does not have the checksum of the manifest; converting again mends it",
-                       SL_STORE_EMBED);
-    for (uint32_t i = 0; i < l->shape.rows; i++)
-        e->rows.cached[i] = i + 1;
-    return SL_OK;
-}
-
-sl_status sl__rows_init(sl_engine *e, sl_error *err) {
     sl_rows *r = &e->rows;
     r->buffers = e->account[SL_ACCOUNT_EMBEDDING].base;
     r->cache = r->buffers + e->plan.row_buffers * e->plan.row_buffer_bytes;
     r->n_cached = e->plan.row_cache;
-    r->cached = (uint32_t *)(r->cache + r->n_cached * e->store.embed.stride);
-    return r->n_cached == e->store.embed.shape.rows ? load_all(e, err) : SL_OK;
+    r->cached = (uint32_t *)(r->cache + r->n_cached * l->stride);
+    bool all = r->n_cached == l->shape.rows;
+    sl_status st = sl_load(loader, &e->store.embed_file, SL_STORE_EMBED, "the embedding", 0,
+                           l->stride * l->shape.rows, all ? r->cache : NULL, l->hash, err);
+    for (uint32_t i = 0; !st && all && i < l->shape.rows; i++)
+        r->cached[i] = i + 1;
+    return st;
 }
 
 static uint8_t *find(const sl_engine *e, uint32_t token) {
@@ -45,7 +31,8 @@ static void keep(sl_engine *e, uint32_t token, const uint8_t *record) {
     if (r->n_cached == 0)
         return;
     r->cached[token % r->n_cached] = token + 1;
-    memcpy(r->cache + token % r->n_cached * e->store.embed.stride, record, (size_t)e->store.embed.stride);
+    memcpy(r->cache + token % r->n_cached * e->store.embed.stride, record,
+           (size_t)e->store.embed.stride);
 }
 
 static void widen(sl_engine *e, const uint8_t *record, float *x) {
@@ -71,9 +58,11 @@ static sl_status finish(sl_engine *e, uint32_t token, sl_read *read, float *x, s
     sl_reader_wait(e->reader, read);
     e->rows.wait_seconds += sl_now() - begin;
     if (read->result != (int32_t)read->n_bytes)
-        return sl_fail_at(err, SL_ERR_IO, -1, -1, read->offset, "%s: reading the row of token %u, %u bytes at %llu: %s",
-                          SL_STORE_EMBED, token, read->n_bytes, (unsigned long long)read->offset,
-                          read->result < 0 ? sl_errno_text(-read->result) : "the file was cut short");
+        return sl_fail_at(err, SL_ERR_IO, -1, -1, read->offset,
+                          "%s: reading the row of token %u, %u bytes at %llu: %s", SL_STORE_EMBED,
+                          token, read->n_bytes, (unsigned long long)read->offset,
+                          read->result < 0 ? sl_errno_text(-read->result)
+                                           : "the file was cut short");
     e->rows.read_bytes += read->n_bytes;
     const uint8_t *record = (const uint8_t *)read->buf + read->tag;
     widen(e, record, x);
@@ -82,7 +71,8 @@ static sl_status finish(sl_engine *e, uint32_t token, sl_read *read, float *x, s
 }
 
 sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err) {
-    uint32_t n_buffers = SL_MIN(e->plan.row_buffers, e->reader_depth), d_model = e->store.model.d_model;
+    uint32_t n_buffers = SL_MIN(e->plan.row_buffers, e->reader_depth),
+             d_model = e->store.model.d_model;
     uint32_t waiting[SL_EXPERT_READS_MAX], n_waiting = 0;
     sl_status st = SL_OK;
     for (uint32_t i = 0; i < n && !st;) {
@@ -94,13 +84,14 @@ sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float 
                 continue;
             }
             waiting[n_waiting] = i;
-            submit(e, tokens[i], &e->rows.reads[n_waiting], e->rows.buffers + n_waiting * e->plan.row_buffer_bytes);
+            submit(e, tokens[i], &e->rows.reads[n_waiting],
+                   e->rows.buffers + n_waiting * e->plan.row_buffer_bytes);
             n_waiting++;
         }
         for (uint32_t j = 0; j < n_waiting; j++) {
             sl_error ignored;
-            sl_status one = finish(e, tokens[waiting[j]], &e->rows.reads[j], x + (size_t)waiting[j] * d_model,
-                                   st ? &ignored : err);
+            sl_status one = finish(e, tokens[waiting[j]], &e->rows.reads[j],
+                                   x + (size_t)waiting[j] * d_model, st ? &ignored : err);
             st = st ? st : one;
         }
     }

@@ -11,9 +11,13 @@ void sl_sampler_init(sl_sampler *s, uint32_t n_vocab, void *memory) {
     s->seen = s->ids + n_vocab;
 }
 
-void sl_sampler_reset(sl_sampler *s) { memset(s->seen, 0, s->n_vocab * sizeof(*s->seen)); }
+void sl_sampler_reset(sl_sampler *s) {
+    memset(s->seen, 0, s->n_vocab * sizeof(*s->seen));
+}
 
-void sl_sampler_see(sl_sampler *s, uint32_t token, uint32_t bit) { s->seen[token] |= bit; }
+void sl_sampler_see(sl_sampler *s, uint32_t token, uint32_t bit) {
+    s->seen[token] |= bit;
+}
 
 // The finalizer of SplitMix64 (Steele, Lea & Flood 2014).
 static uint64_t mix(uint64_t z) {
@@ -35,7 +39,8 @@ static void penalize(sl_sampler *s, const sl_sampler_params *p) {
         if (!s->seen[i])
             continue;
         if (p->repeat_penalty != 1)
-            s->logits[i] = s->logits[i] > 0 ? s->logits[i] / p->repeat_penalty : s->logits[i] * p->repeat_penalty;
+            s->logits[i] = s->logits[i] > 0 ? s->logits[i] / p->repeat_penalty
+                                            : s->logits[i] * p->repeat_penalty;
         if (s->seen[i] & SL_SEEN_ANSWER)
             s->logits[i] = s->logits[i] - p->presence_penalty;
     }
@@ -80,8 +85,8 @@ static uint32_t pop(sl_sampler *s, uint32_t n) {
     return best;
 }
 
-uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits, const sl_sampler_params *p,
-                         uint32_t position) {
+uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
+                         const sl_sampler_params *p, uint32_t position) {
     uint32_t n = s->n_vocab;
     memcpy(s->logits, logits, n * sizeof(*logits));
     penalize(s, p);
@@ -114,7 +119,7 @@ uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits
         for (uint32_t i = 0; i < n; i++)
             mass += (double)s->logits[i];
         for (uint32_t i = n / 2; i-- > 0;)
-            sift(s, s->ids, n, i);  // weights that underflow to 0 tie: order them by id
+            sift(s, s->ids, n, i); // weights that underflow to 0 tie: order them by id
     }
 
     // Candidates best first, until top-p is reached or min-p ends them; kept in ids from the back.

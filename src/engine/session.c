@@ -12,7 +12,9 @@ void sl__session_reset(sl_session *s) {
     s->n_answer = 0;
 }
 
-const float *sl__session_logits(const sl_session *s) { return s->has_logits ? s->engine->scratch.logits : NULL; }
+const float *sl__session_logits(const sl_session *s) {
+    return s->has_logits ? s->engine->scratch.logits : NULL;
+}
 
 sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, sl_error *err) {
     sl_engine *e = s->engine;
@@ -24,7 +26,8 @@ sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, s
 }
 
 static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n,
-                      bool (*progress)(void *user, uint64_t done, uint64_t total), void *user, sl_error *err) {
+                      bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
+                      sl_error *err) {
     sl_engine *e = s->engine;
     sl_status st;
     uint32_t last = 0;
@@ -43,19 +46,21 @@ static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n,
 }
 
 sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
-                           bool (*progress)(void *user, uint64_t done, uint64_t total), void *user, sl_error *err) {
+                           bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
+                           sl_error *err) {
     sl_engine *e = s->engine;
     uint32_t n_past = e->state.n_past;
     if (n == 0)
         return SL_OK;
     if (n > e->state.n_ctx - n_past)
         return sl_fail(err, SL_ERR_CONTEXT,
-                       "the context holds %u tokens, %u are in use and %zu more were given; nothing was cut off", e->state.n_ctx,
-                       n_past, n);
+                       "the context holds %u tokens, %u are in use and %zu more were given; "
+                       "nothing was cut off",
+                       e->state.n_ctx, n_past, n);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] >= e->store.model.n_vocab)
-            return sl_fail(err, SL_ERR_ARGUMENT, "token %zu is %u, the vocabulary has %u", i, tokens[i],
-                           e->store.model.n_vocab);
+            return sl_fail(err, SL_ERR_ARGUMENT, "token %zu is %u, the vocabulary has %u", i,
+                           tokens[i], e->store.model.n_vocab);
     double begin = sl_now();
     sl_seal_enter();
     sl_fpenv_set();

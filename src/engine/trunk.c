@@ -1,54 +1,13 @@
 /* See trunk.h. */
-#define XXH_INLINE_ALL
 #include "engine/trunk.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "plan/plan.h"
 
 /* ---- loading ------------------------------------------------------------------------------------- */
-
-/* Read bytes [offset, offset + n) of trunk.bin through the bounce buffer, in order: to dst (unless NULL)
- * and into the checksum. */
-static sl_status read_through(const sl_store *store, uint64_t offset, uint64_t n, uint8_t *dst, uint8_t *bounce,
-                              uint64_t bounce_bytes, XXH3_state_t *hash, uint64_t *read_bytes, sl_error *err) {
-    uint64_t end = offset + n, room = bounce_bytes / SL_PAGE * SL_PAGE;
-    while (offset < end) {
-        uint64_t from = offset / SL_PAGE * SL_PAGE;
-        uint64_t span = SL_MIN(SL_ALIGN_UP(end, SL_PAGE) - from, room);
-        sl_status st = sl_file_read(&store->trunk, bounce, (size_t)span, from, NULL, err);
-        if (st)
-            return sl_error_context(err, st, "%s", SL_STORE_TRUNK);
-        uint64_t skip = offset - from, got = SL_MIN(end, from + span) - offset;
-        (void)XXH3_128bits_update(hash, bounce + skip, (size_t)got);
-        if (dst) {
-            memcpy(dst, bounce + skip, (size_t)got);
-            dst += got;
-        }
-        offset += got;
-        *read_bytes += span;
-    }
-    return SL_OK;
-}
-
-static sl_status load_tensor(const sl_store *store, const sl_store_tensor *t, uint8_t *dst, uint8_t *bounce,
-                             uint64_t bounce_bytes, uint64_t *read_bytes, sl_error *err) {
-    XXH3_state_t hash;
-    XXH3_INITSTATE(&hash);
-    (void)XXH3_128bits_reset(&hash);
-    sl_status st = read_through(store, t->offset, t->layout.bytes, dst, bounce, bounce_bytes, &hash, read_bytes, err);
-    if (st)
-        return st;
-    XXH128_hash_t sum = XXH3_128bits_digest(&hash);
-    if (!sl_hash_equal((sl_hash128){sum.low64, sum.high64}, t->hash))
-        return sl_fail_at(err, SL_ERR_CORRUPT, (int32_t)t->layer, -1, t->offset,
-                          "%s: tensor %s of layer %u at %llu does not have the checksum of the manifest; converting again mends it",
-                          SL_STORE_TRUNK, sl_role_name(t->role), t->layer, (unsigned long long)t->offset);
-    return SL_OK;
-}
 
 static void bind(sl_layer_weights *layers, sl_weights *out, const sl_weight *w) {
     switch (w->role) {
@@ -63,30 +22,30 @@ static void bind(sl_layer_weights *layers, sl_weights *out, const sl_weight *w) 
     }
 }
 
-sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *tables, sl_arena *trunk,
-                        sl_arena *head, void *bounce, uint64_t bounce_bytes,
-                        bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
-                        sl_weights *out, uint64_t *read_bytes, sl_error *err) {
+sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *tables,
+                        sl_arena *trunk, sl_arena *head, sl_loader *loader, sl_weights *out,
+                        sl_error *err) {
     sl_weight *weights = tables;
     sl_layer_weights *layers =
-        (sl_layer_weights *)((uint8_t *)tables + SL_ALIGN_UP((uint64_t)store->n_tensors * sizeof(*weights), 64));
-    uint64_t done = 0;
+        (sl_layer_weights *)((uint8_t *)tables +
+                             SL_ALIGN_UP((uint64_t)store->n_tensors * sizeof(*weights), 64));
     memset(out, 0, sizeof(*out));
     out->layers = layers;
     for (uint32_t i = 0; i < store->n_tensors; i++) {
         const sl_store_tensor *t = &store->tensors[i];
         sl_arena *arena = t->role == SL_ROLE_HEAD ? head : trunk;
         uint8_t *block = NULL;
-        if (resident[i] && !(block = sl_arena_alloc(arena, (size_t)sl_plan_tensor_bytes(t), SL_MATRIX_ALIGN)))
+        char what[64];
+        if (resident[i] &&
+            !(block = sl_arena_alloc(arena, (size_t)sl_plan_tensor_bytes(t), SL_MATRIX_ALIGN)))
             return sl_arena_full(arena, (size_t)t->layout.bytes, err);
-        sl_status st = load_tensor(store, t, block, bounce, bounce_bytes, read_bytes, err);
+        (void)snprintf(what, sizeof(what), "layer %u %s", t->layer, sl_role_name(t->role));
+        sl_status st = sl_load(loader, &store->trunk, SL_STORE_TRUNK, what, t->offset,
+                               t->layout.bytes, block, t->hash, err);
         if (st)
             return st;
         weights[i] = (sl_weight){t->role, t->layer, t->shape, t->layout, block, i};
         bind(layers, out, &weights[i]);
-        done += t->layout.bytes;
-        if (progress && !progress(user, done, store->trunk_bytes))
-            return sl_fail(err, SL_ERR_CANCELED, "canceled while opening");
     }
     return SL_OK;
 }
@@ -98,12 +57,14 @@ sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *ta
 typedef struct strip {
     uint32_t first_row, n_rows, n_parts;
     sl_read reads[PARTS];
-    uint32_t skip[PARTS];    /* bytes of the first page before the part's first byte */
-    uint64_t at[PARTS];      /* where a part's pages are in the buffer */
+    uint32_t skip[PARTS]; /* bytes of the first page before the part's first byte */
+    uint64_t at[PARTS];   /* where a part's pages are in the buffer */
 } strip;
 
 // Pages that hold `bytes` bytes, wherever they begin.
-static uint64_t span_max(uint64_t bytes) { return SL_ALIGN_UP(bytes, SL_PAGE) + SL_PAGE; }
+static uint64_t span_max(uint64_t bytes) {
+    return SL_ALIGN_UP(bytes, SL_PAGE) + SL_PAGE;
+}
 
 static uint32_t rows_per_strip(const sl_weight *w, uint64_t strip_bytes) {
     uint64_t row = w->layout.row_code_bytes + 2 * w->layout.row_scale_bytes;
@@ -112,8 +73,8 @@ static uint32_t rows_per_strip(const sl_weight *w, uint64_t strip_bytes) {
     return (uint32_t)SL_MIN(SL_MAX(rows, 1u), w->shape.rows);
 }
 
-static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uint32_t n_rows, uint8_t *buffer,
-                        strip *s) {
+static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uint32_t n_rows,
+                        uint8_t *buffer, strip *s) {
     const sl_matrix_layout *l = &w->layout;
     const uint64_t part_at[PARTS] = {l->codes_at, l->scales_at, l->biases_at};
     const uint64_t row_bytes[PARTS] = {l->row_code_bytes, l->row_scale_bytes, l->row_scale_bytes};
@@ -123,7 +84,8 @@ static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uin
     s->n_rows = n_rows;
     s->n_parts = l->row_scale_bytes ? PARTS : 1;
     for (uint32_t i = 0; i < s->n_parts; i++) {
-        uint64_t offset = base + part_at[i] + first_row * row_bytes[i], bytes = n_rows * row_bytes[i];
+        uint64_t offset = base + part_at[i] + first_row * row_bytes[i],
+                 bytes = n_rows * row_bytes[i];
         uint64_t from = offset / SL_PAGE * SL_PAGE;
         s->skip[i] = (uint32_t)(offset - from);
         s->at[i] = at;
@@ -146,8 +108,9 @@ static sl_status finish_strip(sl_trunk *t, const sl_weight *w, strip *s, sl_erro
             t->read_bytes += (uint64_t)r->result;
         if (st || r->result == (int32_t)r->n_bytes)
             continue;
-        st = sl_fail_at(err, SL_ERR_IO, (int32_t)w->layer, -1, r->offset, "%s: tensor %s of layer %u: reading %u bytes at %llu: %s",
-                        SL_STORE_TRUNK, sl_role_name(w->role), w->layer, r->n_bytes, (unsigned long long)r->offset,
+        st = sl_fail_at(err, SL_ERR_IO, (int32_t)w->layer, -1, r->offset,
+                        "%s: tensor %s of layer %u: reading %u bytes at %llu: %s", SL_STORE_TRUNK,
+                        sl_role_name(w->role), w->layer, r->n_bytes, (unsigned long long)r->offset,
                         r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
     }
     t->wait_seconds += sl_now() - begin;
@@ -155,7 +118,8 @@ static sl_status finish_strip(sl_trunk *t, const sl_weight *w, strip *s, sl_erro
 }
 
 static sl_status stream(sl_trunk_source *source, const sl_weight *w,
-                        void (*use)(void *ctx, const sl_matrix *strip, uint32_t first_row), void *ctx, sl_error *err) {
+                        void (*use)(void *ctx, const sl_matrix *strip, uint32_t first_row),
+                        void *ctx, sl_error *err) {
     sl_trunk *t = (sl_trunk *)source;
     uint32_t step = rows_per_strip(w, t->strip_bytes), which = 0;
     strip strips[2];
@@ -167,7 +131,8 @@ static sl_status stream(sl_trunk_source *source, const sl_weight *w,
         if (st)
             return st;
         if (next < w->shape.rows)
-            begin_strip(t, w, next, SL_MIN(step, w->shape.rows - next), t->strips[which ^ 1], &strips[which ^ 1]);
+            begin_strip(t, w, next, SL_MIN(step, w->shape.rows - next), t->strips[which ^ 1],
+                        &strips[which ^ 1]);
         sl_matrix m = {.shape = w->shape};
         m.shape.rows = s->n_rows;
         m.codes = t->strips[which] + s->at[0] + s->skip[0];
@@ -180,7 +145,8 @@ static sl_status stream(sl_trunk_source *source, const sl_weight *w,
     return SL_OK;
 }
 
-void sl_trunk_init(sl_trunk *t, const sl_store *store, sl_reader *reader, void *strips, uint64_t strip_bytes) {
+void sl_trunk_init(sl_trunk *t, const sl_store *store, sl_reader *reader, void *strips,
+                   uint64_t strip_bytes) {
     memset(t, 0, sizeof(*t));
     t->base.stream = stream;
     t->store = store;

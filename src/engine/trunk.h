@@ -5,6 +5,7 @@
 #ifndef SL_ENGINE_TRUNK_H
 #define SL_ENGINE_TRUNK_H
 
+#include "engine/load.h"
 #include "io/reader.h"
 #include "model/weights.h"
 #include "store/store.h"
@@ -15,19 +16,17 @@ typedef struct sl_trunk {
     sl_reader *reader;
     uint8_t *strips[2];
     uint64_t strip_bytes;
-    uint64_t read_bytes;     /* streamed so far */
+    uint64_t read_bytes; /* streamed so far */
     double wait_seconds;
 } sl_trunk;
 
 /* Lay out the weight tables in `tables` (sl_plan_weight_table_bytes) and read every tensor that stays into
- * the arenas of trunk and head. Every tensor's checksum is compared, those that will stream included;
- * bounce is memory for that, at least two pages. progress may be NULL; false stops.
- * *read_bytes counts what was read. */
+ * the arenas of trunk and head. Every tensor's checksum is compared, those that will stream included. */
 SL_MUST_USE sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *tables,
-                                    sl_arena *trunk, sl_arena *head, void *bounce, uint64_t bounce_bytes,
-                                    bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
-                                    sl_weights *out, uint64_t *read_bytes, sl_error *err);
+                                    sl_arena *trunk, sl_arena *head, sl_loader *loader,
+                                    sl_weights *out, sl_error *err);
 
-void sl_trunk_init(sl_trunk *t, const sl_store *store, sl_reader *reader, void *strips, uint64_t strip_bytes);
+void sl_trunk_init(sl_trunk *t, const sl_store *store, sl_reader *reader, void *strips,
+                   uint64_t strip_bytes);
 
 #endif

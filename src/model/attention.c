@@ -10,7 +10,8 @@
 sl_layer_scratch sl_layer_attention_scratch(const sl_model *m, uint32_t chunk) {
     uint64_t n = chunk, q = (uint64_t)m->attn.n_heads * m->attn.d_head;
     uint64_t kv = (uint64_t)m->attn.n_kv_heads * m->attn.d_head;
-    return (sl_layer_scratch){n * q * (m->attn.gated ? 2 : 1), n * kv, n * kv, n * q, n * m->d_model};
+    return (sl_layer_scratch){n * q * (m->attn.gated ? 2 : 1), n * kv, n * kv, n * q,
+                              n * m->d_model};
 }
 
 sl_status sl_layer_attention(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err) {
@@ -25,7 +26,8 @@ sl_status sl_layer_attention(sl_forward *f, uint32_t layer, uint32_t n, sl_error
     if ((st = sl_project(f, in, SL_COUNT(in), err)))
         return st;
 
-    size_t cache = (size_t)sl_model_mixer_index(m, layer) * m->attn.n_kv_heads * f->state->n_ctx * m->attn.d_head;
+    size_t cache = (size_t)sl_model_mixer_index(m, layer) * m->attn.n_kv_heads * f->state->n_ctx *
+                   m->attn.d_head;
     const sl_attention_step step = {
         .n_tokens = n,
         .first_position = f->state->n_past,

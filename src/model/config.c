@@ -31,10 +31,10 @@ static const sl_json *find_any(const reader *r, const char *const *keys, const c
 }
 
 typedef struct dimension {
-    const char *const *keys;  /* aliases, NULL-terminated */
+    const char *const *keys; /* aliases, NULL-terminated */
     uint32_t *out;
     uint32_t min, max;
-    bool optional;            /* keeps *out when absent */
+    bool optional; /* keeps *out when absent */
 } dimension;
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -49,19 +49,21 @@ static sl_status read_dimension(const reader *r, const dimension *d) {
         return sl_fail(r->err, SL_ERR_CORRUPT, "config.json: '%s' is missing", key);
     }
     if (!sl_json_uint64(v, &n) || n < d->min || n > d->max)
-        return sl_fail(r->err, SL_ERR_CORRUPT, "config.json: '%s' is %.40s, expected a whole number from %u to %u",
-                       key, v->text ? v->text : "no number", d->min, d->max);
+        return sl_fail(r->err, SL_ERR_CORRUPT,
+                       "config.json: '%s' is %.40s, expected a whole number from %u to %u", key,
+                       v->text ? v->text : "no number", d->min, d->max);
     *d->out = (uint32_t)n;
     return SL_OK;
 }
 
-static sl_status read_float(const reader *r, const sl_json *v, const char *key, double min, double max,
-                            double *out) {
+static sl_status read_float(const reader *r, const sl_json *v, const char *key, double min,
+                            double max, double *out) {
     double d;
     if (!v)
         return SL_OK;
     if (!sl_json_double(v, &d) || !(d >= min && d <= max))
-        return sl_fail(r->err, SL_ERR_CORRUPT, "config.json: '%s' is %.40s, expected a number from %g to %g", key,
+        return sl_fail(r->err, SL_ERR_CORRUPT,
+                       "config.json: '%s' is %.40s, expected a number from %g to %g", key,
                        v->text ? v->text : "no number", min, max);
     *out = d;
     return SL_OK;
@@ -86,8 +88,9 @@ static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
         return st;
     }
     if (!sl_json_is(types, SL_JSON_ARRAY) || types->n_children != m->n_layers)
-        return sl_fail(r->err, SL_ERR_CORRUPT, "config.json: 'layer_types' must list %u layers, it has %u",
-                       m->n_layers, types->n_children);
+        return sl_fail(r->err, SL_ERR_CORRUPT,
+                       "config.json: 'layer_types' must list %u layers, it has %u", m->n_layers,
+                       types->n_children);
     uint32_t i = 0;
     for (const sl_json *t = types->child; t; t = t->next, i++) {
         const sl_layer_type *known = f->layer_types;
@@ -95,7 +98,8 @@ static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
             known++;
         if (!known->name)
             return sl_fail(r->err, SL_ERR_UNSUPPORTED,
-                           "config.json: 'layer_types' asks for '%.40s' in layer %u, which family %s does not have",
+                           "config.json: 'layer_types' asks for '%.40s' in layer %u, which family "
+                           "%s does not have",
                            t->text ? t->text : "?", i, f->name);
         m->mixer[i] = (uint8_t)known->mixer;
     }
@@ -107,7 +111,8 @@ static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
 static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
     sl_status st;
     double theta = (double)f->rope_theta, fraction = (double)f->rotary_fraction, factor = 1;
-    double beta_fast = 32, beta_slow = 1, original = m->n_ctx_max, attention = 0, mscale = 0, mscale_all = 0;
+    double beta_fast = 32, beta_slow = 1, original = m->n_ctx_max, attention = 0, mscale = 0,
+           mscale_all = 0;
     const sl_json *p = find(r, "rope_parameters");
     const sl_json *scaling = p ? p : find(r, "rope_scaling");
     const sl_json *type = sl_json_member_set(scaling, "rope_type");
@@ -116,33 +121,44 @@ static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
     bool yarn = sl_json_text_is(type, "yarn");
     // "mrope" is the older name of plain frequencies with a position per axis; text has one position.
     if (type && !yarn && !sl_json_text_is(type, "default") && !sl_json_text_is(type, "mrope"))
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED, "config.json: 'rope_type' is '%.40s', supported are default and yarn",
+        return sl_fail(r->err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'rope_type' is '%.40s', supported are default and yarn",
                        type->text ? type->text : "?");
     const sl_json *v = sl_json_member_set(scaling, "rope_theta");
     if ((st = read_float(r, v ? v : find(r, "rope_theta"), "rope_theta", 1, 1e12, &theta)))
         return st;
     v = sl_json_member_set(scaling, "partial_rotary_factor");
-    if ((st = read_float(r, v ? v : find(r, "partial_rotary_factor"), "partial_rotary_factor", 0.001, 1, &fraction)))
+    if ((st = read_float(r, v ? v : find(r, "partial_rotary_factor"), "partial_rotary_factor",
+                         0.001, 1, &fraction)))
         return st;
     m->rope.n_rot = (uint32_t)((double)m->attn.d_head * fraction);
     if (m->rope.n_rot == 0 || m->rope.n_rot % 2 || m->rope.n_rot > SL_ROT_MAX)
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED, "config.json: %u rotated elements of a head (head_dim %u * %g), expected an even number up to %u",
+        return sl_fail(r->err, SL_ERR_UNSUPPORTED,
+                       "config.json: %u rotated elements of a head (head_dim %u * %g), expected an "
+                       "even number up to %u",
                        m->rope.n_rot, m->attn.d_head, fraction, SL_ROT_MAX);
-    if (yarn && ((st = read_float(r, sl_json_member_set(scaling, "factor"), "factor", 1, 1e6, &factor)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "beta_fast"), "beta_fast", 1e-3, 1e6, &beta_fast)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "beta_slow"), "beta_slow", 1e-3, 1e6, &beta_slow)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "mscale"), "mscale", 0, 1e3, &mscale)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "mscale_all_dim"), "mscale_all_dim", 0, 1e3, &mscale_all)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "attention_factor"), "attention_factor", 0, 1e3, &attention)) ||
-                 (st = read_float(r, sl_json_member_set(scaling, "original_max_position_embeddings"),
-                                  "original_max_position_embeddings", 1, 1e9, &original))))
+    if (yarn &&
+        ((st = read_float(r, sl_json_member_set(scaling, "factor"), "factor", 1, 1e6, &factor)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "beta_fast"), "beta_fast", 1e-3, 1e6,
+                          &beta_fast)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "beta_slow"), "beta_slow", 1e-3, 1e6,
+                          &beta_slow)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "mscale"), "mscale", 0, 1e3, &mscale)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "mscale_all_dim"), "mscale_all_dim", 0,
+                          1e3, &mscale_all)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "attention_factor"), "attention_factor", 0,
+                          1e3, &attention)) ||
+         (st = read_float(r, sl_json_member_set(scaling, "original_max_position_embeddings"),
+                          "original_max_position_embeddings", 1, 1e9, &original))))
         return st;
 
     const double pi = 3.14159265358979323846;
     uint32_t half = m->rope.n_rot / 2;
     double log_theta = sl_log64(theta);
-    double low = (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_fast)) / (2 * log_theta);
-    double high = (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_slow)) / (2 * log_theta);
+    double low =
+        (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_fast)) / (2 * log_theta);
+    double high =
+        (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_slow)) / (2 * log_theta);
     if (!sl_json_is(sl_json_member_set(scaling, "truncate"), SL_JSON_FALSE)) {
         low = floor(low);
         high = ceil(high);
@@ -161,7 +177,9 @@ static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
     if (yarn) {
         double log_factor = sl_log64(factor);
         if (attention == 0 && mscale != 0 && mscale_all != 0)
-            attention = factor <= 1 ? 1 : (0.1 * mscale * log_factor + 1) / (0.1 * mscale_all * log_factor + 1);
+            attention = factor <= 1
+                            ? 1
+                            : (0.1 * mscale * log_factor + 1) / (0.1 * mscale_all * log_factor + 1);
         if (attention == 0)
             attention = factor <= 1 ? 1 : 0.1 * log_factor + 1;
         m->rope.cos_sin_scale = (float)attention;
@@ -172,7 +190,8 @@ static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
 static sl_status add_stop_token(reader *r, const sl_json *v, sl_model *m) {
     uint64_t id;
     if (!sl_json_uint64(v, &id) || id >= m->n_vocab)
-        return sl_fail(r->err, SL_ERR_CORRUPT, "eos_token_id is %.40s, expected an id below the vocabulary's %u",
+        return sl_fail(r->err, SL_ERR_CORRUPT,
+                       "eos_token_id is %.40s, expected an id below the vocabulary's %u",
                        v->text ? v->text : "no number", m->n_vocab);
     for (uint32_t i = 0; i < m->n_stop_tokens; i++)
         if (m->stop_tokens[i] == id)
@@ -219,7 +238,8 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
     const sl_family *f = family_of(type);
     if (!f)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'model_type' is '%.60s'; this version runs qwen3_5_moe and qwen3_5_moe_text",
+                       "config.json: 'model_type' is '%.60s'; this version runs qwen3_5_moe and "
+                       "qwen3_5_moe_text",
                        type->text);
     m->family = f;
     m->moe.d_expert = 0;
@@ -229,8 +249,10 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
         {KEYS("vocab_size"), &m->n_vocab, 2, DIM_MAX, false},
         {KEYS("max_position_embeddings"), &m->n_ctx_max, 1, 1u << 28, false},
         {KEYS("num_attention_heads"), &m->attn.n_heads, 1, 1024, false},
-        {KEYS("num_experts", "n_routed_experts", "num_local_experts"), &m->moe.n_experts, 1, 4096, false},
-        {KEYS("num_experts_per_tok", "top_k_experts", "experts_per_token"), &m->moe.top_k, 1, SL_TOP_K_MAX, false},
+        {KEYS("num_experts", "n_routed_experts", "num_local_experts"), &m->moe.n_experts, 1, 4096,
+         false},
+        {KEYS("num_experts_per_tok", "top_k_experts", "experts_per_token"), &m->moe.top_k, 1,
+         SL_TOP_K_MAX, false},
         {KEYS("moe_intermediate_size", "intermediate_size"), &m->moe.d_expert, 32, 1u << 16, false},
         {KEYS("shared_expert_intermediate_size"), &m->moe.d_shared, 0, 1u << 16, true},
     };
@@ -250,12 +272,15 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
         if ((st = read_dimension(&r, &heads[i])))
             return st;
     if (m->attn.n_heads % m->attn.n_kv_heads)
-        return sl_fail(err, SL_ERR_CORRUPT, "config.json: %u attention heads cannot share %u key/value heads",
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "config.json: %u attention heads cannot share %u key/value heads",
                        m->attn.n_heads, m->attn.n_kv_heads);
     if (m->attn.d_head % 16)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'head_dim' is %u, expected a multiple of 16", m->attn.d_head);
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'head_dim' is %u, expected a multiple of 16", m->attn.d_head);
     if (m->moe.top_k > m->moe.n_experts)
-        return sl_fail(err, SL_ERR_CORRUPT, "config.json: %u experts per token of only %u", m->moe.top_k, m->moe.n_experts);
+        return sl_fail(err, SL_ERR_CORRUPT, "config.json: %u experts per token of only %u",
+                       m->moe.top_k, m->moe.n_experts);
     m->attn.scale = (float)(1.0 / sqrt((double)m->attn.d_head));
     m->attn.gated = f->attn_gated;
     m->attn.qk_norm = f->qk_norm;
@@ -266,15 +291,18 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
             {KEYS("linear_num_value_heads"), &m->delta.n_v_heads, 1, 1024, false},
             {KEYS("linear_key_head_dim"), &m->delta.d_k, 4, 1024, false},
             {KEYS("linear_value_head_dim"), &m->delta.d_v, 16, 1024, false},
-            {KEYS("linear_conv_kernel_dim", "conv_L_cache", "mamba_d_conv"), &m->delta.conv_width, 2, 8, false},
+            {KEYS("linear_conv_kernel_dim", "conv_L_cache", "mamba_d_conv"), &m->delta.conv_width,
+             2, 8, false},
         };
         for (size_t i = 0; i < SL_COUNT(delta); i++)
             if ((st = read_dimension(&r, &delta[i])))
                 return st;
         if (m->delta.n_v_heads % m->delta.n_k_heads || m->delta.d_k % 4 || m->delta.d_v % 16)
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "config.json: linear attention with %u value heads over %u key heads of %u x %u; expected whole shares, key size a multiple of 4, value size of 16",
-                           m->delta.n_v_heads, m->delta.n_k_heads, m->delta.d_k, m->delta.d_v);
+            return sl_fail(
+                err, SL_ERR_UNSUPPORTED,
+                "config.json: linear attention with %u value heads over %u key heads of %u x %u; "
+                "expected whole shares, key size a multiple of 4, value size of 16",
+                m->delta.n_v_heads, m->delta.n_k_heads, m->delta.d_k, m->delta.d_v);
     }
 
     double eps = 0;
@@ -293,28 +321,35 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
     if (renorm && f->renorm_from_config)
         m->moe.renorm = sl_json_is(renorm, SL_JSON_TRUE);
     else if (notes && renorm && sl_json_is(renorm, SL_JSON_TRUE) != f->renorm)
-        sl_buf_add_text(notes, "config.json: norm_topk_prob is ignored, as in the reference implementation\n");
+        sl_buf_add_text(
+            notes, "config.json: norm_topk_prob is ignored, as in the reference implementation\n");
 
     const sl_json *act = find(&r, "hidden_act");
     if (act && !sl_json_text_is(act, "silu") && !sl_json_text_is(act, "swish"))
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'hidden_act' is '%.40s', supported is silu",
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'hidden_act' is '%.40s', supported is silu",
                        act->text ? act->text : "?");
     const sl_json *gate = find(&r, "attn_output_gate");
     if (gate && f->attn_gated && !sl_json_is(gate, SL_JSON_TRUE))
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'attn_output_gate' is off, family %s has the gate", f->name);
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'attn_output_gate' is off, family %s has the gate", f->name);
     const sl_json *dense = find(&r, "mlp_only_layers");
     if (dense && dense->n_children)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'mlp_only_layers' asks for dense layers, which this version lacks");
+        return sl_fail(
+            err, SL_ERR_UNSUPPORTED,
+            "config.json: 'mlp_only_layers' asks for dense layers, which this version lacks");
     uint32_t sparse_step = 1;
     dimension step = {KEYS("decoder_sparse_step"), &sparse_step, 0, 1u << 16, true};
     if ((st = read_dimension(&r, &step)))
         return st;
     if (sparse_step != 1)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'decoder_sparse_step' is %u, supported is 1", sparse_step);
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'decoder_sparse_step' is %u, supported is 1", sparse_step);
     const sl_json *window = find(&r, "sliding_window");
     const sl_json *use_window = find(&r, "use_sliding_window");
     if (window && !sl_json_is(use_window, SL_JSON_FALSE))
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: 'sliding_window' is set, which this version lacks");
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'sliding_window' is set, which this version lacks");
     if ((st = refuse_true(&r, "attention_bias", "this version has no biases in attention")))
         return st;
     const sl_json *tied = find_any(&r, KEYS("tie_word_embeddings", "tie_embedding"), &eps_key);
@@ -329,7 +364,9 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
     return SL_OK;
 }
 
-const char *sl_model_family_name(const sl_model *model) { return model->family->name; }
+const char *sl_model_family_name(const sl_model *model) {
+    return model->family->name;
+}
 
 uint32_t sl_model_conv_channels(const sl_model *m) {
     return 2 * m->delta.n_k_heads * m->delta.d_k + m->delta.n_v_heads * m->delta.d_v;

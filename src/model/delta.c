@@ -11,7 +11,8 @@
 sl_layer_scratch sl_layer_delta_scratch(const sl_model *m, uint32_t chunk) {
     if (!sl_model_mixer_count(m, SL_MIXER_DELTA))
         return (sl_layer_scratch){0};
-    uint64_t n = chunk, channels = sl_model_conv_channels(m), v = (uint64_t)m->delta.n_v_heads * m->delta.d_v;
+    uint64_t n = chunk, channels = sl_model_conv_channels(m),
+             v = (uint64_t)m->delta.n_v_heads * m->delta.d_v;
     return (sl_layer_scratch){n * channels, n * channels, n * SL_MAX(v, m->d_model), n * v,
                               n * 4 * m->delta.n_v_heads};
 }

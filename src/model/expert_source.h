@@ -16,7 +16,7 @@
 /* One expert's weights. Valid until it is released. */
 typedef struct sl_expert_view {
     uint32_t expert;
-    uint32_t index;         /* its place in the list given to begin */
+    uint32_t index; /* its place in the list given to begin */
     sl_matrix gate, up, down;
 } sl_expert_view;
 
@@ -25,8 +25,8 @@ struct sl_expert_source {
     /* Announce the experts of one layer, ascending and distinct, with the number of tokens that use each.
      * The arrays stay with the caller until end. in_order: next() gives them in the order of the list;
      * otherwise those that are present come first. */
-    void (*begin)(sl_expert_source *source, uint32_t layer, const uint32_t *experts, const uint32_t *n_uses,
-                  uint32_t n, bool in_order);
+    void (*begin)(sl_expert_source *source, uint32_t layer, const uint32_t *experts,
+                  const uint32_t *n_uses, uint32_t n, bool in_order);
     /* The next expert; waits for the drive where it must. At most one is held at a time: release it
      * before the next call. Errors: SL_ERR_IO, SL_ERR_CORRUPT, both naming layer, expert, file, offset. */
     sl_status (*next)(sl_expert_source *source, sl_expert_view *out, sl_error *err);

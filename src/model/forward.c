@@ -19,17 +19,22 @@ static void *take(cursor *c, uint64_t count, uint64_t size) {
     return p;
 }
 
-static float *take_floats(cursor *c, uint64_t count) { return take(c, count, sizeof(float)); }
-static uint32_t *take_u32(cursor *c, uint64_t count) { return take(c, count, sizeof(uint32_t)); }
+static float *take_floats(cursor *c, uint64_t count) {
+    return take(c, count, sizeof(float));
+}
+static uint32_t *take_u32(cursor *c, uint64_t count) {
+    return take(c, count, sizeof(uint32_t));
+}
 
 uint64_t sl_kv_bytes(const sl_model *m, uint32_t n_ctx) {
-    uint64_t side = (uint64_t)sl_model_mixer_count(m, SL_MIXER_ATTENTION) * m->attn.n_kv_heads * n_ctx *
-                    m->attn.d_head * sizeof(float);
+    uint64_t side = (uint64_t)sl_model_mixer_count(m, SL_MIXER_ATTENTION) * m->attn.n_kv_heads *
+                    n_ctx * m->attn.d_head * sizeof(float);
     return 2 * SL_ALIGN_UP(side, 64);
 }
 
 static uint64_t tail_floats(const sl_model *m) {
-    return (uint64_t)sl_model_mixer_count(m, SL_MIXER_DELTA) * (m->delta.conv_width - 1) * sl_model_conv_channels(m);
+    return (uint64_t)sl_model_mixer_count(m, SL_MIXER_DELTA) * (m->delta.conv_width - 1) *
+           sl_model_conv_channels(m);
 }
 
 static uint64_t recurrent_floats(const sl_model *m) {
@@ -40,7 +45,8 @@ static uint64_t recurrent_floats(const sl_model *m) {
 uint64_t sl_recurrent_bytes(const sl_model *m) {
     if (!sl_model_mixer_count(m, SL_MIXER_DELTA))
         return 0;
-    return SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64) + SL_ALIGN_UP(recurrent_floats(m) * sizeof(float), 64);
+    return SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64) +
+           SL_ALIGN_UP(recurrent_floats(m) * sizeof(float), 64);
 }
 
 void sl_state_bind(sl_state *state, const sl_model *m, uint32_t n_ctx, void *kv, void *recurrent) {
@@ -50,7 +56,8 @@ void sl_state_bind(sl_state *state, const sl_model *m, uint32_t n_ctx, void *kv,
     state->v = (float *)((uint8_t *)kv + sl_kv_bytes(m, n_ctx) / 2);
     if (sl_model_mixer_count(m, SL_MIXER_DELTA)) {
         state->tails = recurrent;
-        state->recurrent = (float *)((uint8_t *)recurrent + SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64));
+        state->recurrent =
+            (float *)((uint8_t *)recurrent + SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64));
     }
 }
 
@@ -62,12 +69,14 @@ void sl_state_reset(sl_state *state, const sl_model *m) {
     }
 }
 
-static uint64_t max3(uint64_t a, uint64_t b, uint64_t c) { return SL_MAX(a, SL_MAX(b, c)); }
+static uint64_t max3(uint64_t a, uint64_t b, uint64_t c) {
+    return SL_MAX(a, SL_MAX(b, c));
+}
 
 static uint64_t scratch_layout(sl_scratch *s, const sl_model *m, uint32_t chunk, void *block) {
     cursor c = {block, 0};
-    sl_layer_scratch attention = sl_layer_attention_scratch(m, chunk), delta = sl_layer_delta_scratch(m, chunk),
-                     moe = sl_layer_moe_scratch(m, chunk);
+    sl_layer_scratch attention = sl_layer_attention_scratch(m, chunk),
+                     delta = sl_layer_delta_scratch(m, chunk), moe = sl_layer_moe_scratch(m, chunk);
     uint32_t inputs = SL_MAX(m->d_model, m->attn.n_heads * m->attn.d_head);
     inputs = SL_MAX(inputs, m->delta.n_v_heads * m->delta.d_v);
     inputs = SL_MAX(inputs, SL_MAX(m->moe.d_expert, m->moe.d_shared));
@@ -140,10 +149,12 @@ sl_status sl_forward_chunk(sl_forward *f, uint32_t n, sl_error *err) {
         if (f->canceled && f->canceled(f->user))
             return sl_fail(err, SL_ERR_CANCELED, "canceled");
         double begin = sl_now();
-        ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_MIXER]), n, m->d_model, m->norm_eps);
+        ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_MIXER]), n, m->d_model,
+                  m->norm_eps);
         if ((st = mixers[m->mixer[layer]](f, layer, n, err)))
             return st;
-        ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_FFN]), n, m->d_model, m->norm_eps);
+        ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_FFN]), n, m->d_model,
+                  m->norm_eps);
         f->times->mixer += sl_now() - begin;
         if ((st = sl_layer_moe(f, layer, n, err)))
             return st;
@@ -158,8 +169,8 @@ sl_status sl_forward_logits(sl_forward *f, uint32_t t, sl_error *err) {
     const sl_model *m = f->model;
     sl_scratch *s = f->scratch;
     double begin = sl_now();
-    f->backend->ops->norm(f->backend, s->h, s->x + (size_t)t * m->d_model, sl_vector(f->weights->norm_final), 1,
-                          m->d_model, m->norm_eps);
+    f->backend->ops->norm(f->backend, s->h, s->x + (size_t)t * m->d_model,
+                          sl_vector(f->weights->norm_final), 1, m->d_model, m->norm_eps);
     sl_pack(f, s->h, 1, m->d_model);
     sl_status st = sl_project(f, &(sl_projection){f->weights->head, s->logits}, 1, err);
     f->times->head += sl_now() - begin;

@@ -13,34 +13,35 @@
 /* ---- state of a sequence -------------------------------------------------------------------- */
 
 typedef struct sl_state {
-    uint32_t n_ctx, n_past;      /* capacity, and tokens computed so far */
-    float *k, *v;                /* [attention layers][n_kv_heads][n_ctx][d_head] */
-    float *tails;                /* [delta layers][conv_width - 1][channels] */
-    float *recurrent;            /* [delta layers][n_v_heads][sl_delta_state_floats] */
+    uint32_t n_ctx, n_past; /* capacity, and tokens computed so far */
+    float *k, *v;           /* [attention layers][n_kv_heads][n_ctx][d_head] */
+    float *tails;           /* [delta layers][conv_width - 1][channels] */
+    float *recurrent;       /* [delta layers][n_v_heads][sl_delta_state_floats] */
 } sl_state;
 
 /* Bytes of the key/value cache and of the recurrent state, exactly. Pure. */
 uint64_t sl_kv_bytes(const sl_model *model, uint32_t n_ctx);
 uint64_t sl_recurrent_bytes(const sl_model *model);
 /* kv and recurrent: zeroed memory of those sizes, 64-byte aligned. */
-void sl_state_bind(sl_state *state, const sl_model *model, uint32_t n_ctx, void *kv, void *recurrent);
+void sl_state_bind(sl_state *state, const sl_model *model, uint32_t n_ctx, void *kv,
+                   void *recurrent);
 /* Forget everything: recurrent state to zero. The key/value cache needs no clearing. */
 void sl_state_reset(sl_state *state, const sl_model *model);
 
 /* ---- scratch -------------------------------------------------------------------------------- */
 
 typedef struct sl_scratch {
-    uint32_t chunk;              /* tokens that it is laid out for */
-    float *x, *h;                /* [chunk][d_model]: the residual stream, a normed copy */
-    float *cos, *sin;            /* [chunk][n_rot / 2] */
-    sl_packed packed;            /* of h, and of whatever enters a projection */
-    float *a, *b, *c, *d, *e;    /* the layer kinds' own, see each layer's file; they overlap */
-    float *logits;               /* [n_vocab] */
-    uint32_t *picks;             /* [chunk][top_k] expert ids, best first */
-    float *pick_weights;         /* [chunk][top_k] */
-    uint32_t *order;             /* [chunk * top_k] tokens, grouped by expert */
-    float *order_weights;        /* the same order */
-    uint32_t *experts, *n_uses, *first_use;  /* [n_experts]: needed ones, ascending */
+    uint32_t chunk;           /* tokens that it is laid out for */
+    float *x, *h;             /* [chunk][d_model]: the residual stream, a normed copy */
+    float *cos, *sin;         /* [chunk][n_rot / 2] */
+    sl_packed packed;         /* of h, and of whatever enters a projection */
+    float *a, *b, *c, *d, *e; /* the layer kinds' own, see each layer's file; they overlap */
+    float *logits;            /* [n_vocab] */
+    uint32_t *picks;          /* [chunk][top_k] expert ids, best first */
+    float *pick_weights;      /* [chunk][top_k] */
+    uint32_t *order;          /* [chunk * top_k] tokens, grouped by expert */
+    float *order_weights;     /* the same order */
+    uint32_t *experts, *n_uses, *first_use; /* [n_experts]: needed ones, ascending */
 } sl_scratch;
 
 /* Bytes for a chunk; and the layout over a block of that size (64-byte aligned). Pure. */
@@ -50,7 +51,7 @@ void sl_scratch_bind(sl_scratch *scratch, const sl_model *model, uint32_t chunk,
 /* ---- forward -------------------------------------------------------------------------------- */
 
 typedef struct sl_times {
-    double mixer, router, experts, head;  /* seconds, summed */
+    double mixer, router, experts, head; /* seconds, summed */
 } sl_times;
 
 typedef struct sl_forward {

@@ -21,7 +21,7 @@ sl_layer_scratch sl_layer_moe_scratch(const sl_model *model, uint32_t chunk);
 /* One of several products of the activations that are packed in scratch->packed. */
 typedef struct sl_projection {
     const sl_weight *w;
-    float *y;            /* [n][w->shape.rows] dense */
+    float *y; /* [n][w->shape.rows] dense */
 } sl_projection;
 
 /* y = w x for up to 8 weights, in memory or streamed. */
@@ -31,8 +31,11 @@ void sl_pack(sl_forward *f, const float *x, uint32_t n, uint32_t n_inputs);
 
 /* The picks of one token (docs/numerics.md, "Router"): the top_k largest logits, ties to the lower index,
  * with their weights. Clobbers logits. */
-void sl_route(const sl_model *model, sl_backend *backend, float *logits, uint32_t *picks, float *weights);
+void sl_route(const sl_model *model, sl_backend *backend, float *logits, uint32_t *picks,
+              float *weights);
 
-static inline const float *sl_vector(const sl_weight *w) { return w->block; }
+static inline const float *sl_vector(const sl_weight *w) {
+    return w->block;
+}
 
 #endif

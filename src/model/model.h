@@ -13,9 +13,9 @@
 #include "base/status.h"
 
 #define SL_LAYERS_MAX 256u
-#define SL_ROT_MAX 256u       /* rotated elements of a head */
+#define SL_ROT_MAX 256u /* rotated elements of a head */
 #define SL_STOP_TOKENS_MAX 16u
-#define SL_TOP_K_MAX 32u      /* experts picked per token */
+#define SL_TOP_K_MAX 32u /* experts picked per token */
 
 typedef enum sl_mixer { SL_MIXER_ATTENTION, SL_MIXER_DELTA, SL_MIXER_COUNT } sl_mixer;
 
@@ -25,19 +25,19 @@ typedef struct sl_model {
     const sl_family *family;
     uint32_t n_layers, d_model, n_vocab, n_ctx_max;
     float norm_eps;
-    uint8_t mixer[SL_LAYERS_MAX];  /* sl_mixer */
+    uint8_t mixer[SL_LAYERS_MAX]; /* sl_mixer */
 
     struct {
         uint32_t n_heads, n_kv_heads, d_head;
-        float scale;        /* of q . k */
-        bool gated;         /* q_proj rows are, per head, [query | gate]; out * sigmoid(gate) */
-        bool qk_norm;       /* RMS norm of each query and key head, before the rotation */
+        float scale;  /* of q . k */
+        bool gated;   /* q_proj rows are, per head, [query | gate]; out * sigmoid(gate) */
+        bool qk_norm; /* RMS norm of each query and key head, before the rotation */
     } attn;
 
     struct {
-        uint32_t n_rot;                  /* first elements of a head that rotate; even */
-        float inv_freq[SL_ROT_MAX / 2];  /* n_rot / 2 are used */
-        float cos_sin_scale;             /* YaRN's attention factor; 1 without */
+        uint32_t n_rot;                 /* first elements of a head that rotate; even */
+        float inv_freq[SL_ROT_MAX / 2]; /* n_rot / 2 are used */
+        float cos_sin_scale;            /* YaRN's attention factor; 1 without */
     } rope;
 
     struct {
@@ -46,10 +46,10 @@ typedef struct sl_model {
 
     struct {
         uint32_t n_experts, top_k, d_expert;
-        bool renorm;        /* weights of the picks are divided by their sum */
+        bool renorm; /* weights of the picks are divided by their sum */
         float route_scale;
-        uint32_t d_shared;  /* width of the shared expert; 0: none */
-        bool shared_gate;   /* sigmoid of a linear of one row */
+        uint32_t d_shared; /* width of the shared expert; 0: none */
+        bool shared_gate;  /* sigmoid of a linear of one row */
     } moe;
 
     bool tied_head;
@@ -77,28 +77,28 @@ uint32_t sl_model_mixer_count(const sl_model *model, sl_mixer mixer);
 /* ---- tensors -------------------------------------------------------------------------------- */
 
 typedef enum sl_role {
-    SL_ROLE_EMBED,        /* [n_vocab][d_model] */
-    SL_ROLE_NORM_FINAL,   /* [d_model] */
-    SL_ROLE_HEAD,         /* [n_vocab][d_model]; tied: a copy of the embedding */
-    SL_ROLE_NORM_MIXER,   /* per layer from here on: [d_model] */
+    SL_ROLE_EMBED,      /* [n_vocab][d_model] */
+    SL_ROLE_NORM_FINAL, /* [d_model] */
+    SL_ROLE_HEAD,       /* [n_vocab][d_model]; tied: a copy of the embedding */
+    SL_ROLE_NORM_MIXER, /* per layer from here on: [d_model] */
     SL_ROLE_NORM_FFN,
-    SL_ROLE_ATTN_Q,       /* [n_heads * d_head * (gated ? 2 : 1)][d_model] */
-    SL_ROLE_ATTN_K,       /* [n_kv_heads * d_head][d_model] */
+    SL_ROLE_ATTN_Q, /* [n_heads * d_head * (gated ? 2 : 1)][d_model] */
+    SL_ROLE_ATTN_K, /* [n_kv_heads * d_head][d_model] */
     SL_ROLE_ATTN_V,
-    SL_ROLE_ATTN_O,       /* [d_model][n_heads * d_head] */
-    SL_ROLE_ATTN_Q_NORM,  /* [d_head] */
+    SL_ROLE_ATTN_O,      /* [d_model][n_heads * d_head] */
+    SL_ROLE_ATTN_Q_NORM, /* [d_head] */
     SL_ROLE_ATTN_K_NORM,
-    SL_ROLE_DELTA_QKV,    /* [conv channels][d_model]: all q heads, all k heads, all v heads */
-    SL_ROLE_DELTA_Z,      /* [n_v_heads * d_v][d_model] */
-    SL_ROLE_DELTA_A,      /* [n_v_heads][d_model] */
+    SL_ROLE_DELTA_QKV, /* [conv channels][d_model]: all q heads, all k heads, all v heads */
+    SL_ROLE_DELTA_Z,   /* [n_v_heads * d_v][d_model] */
+    SL_ROLE_DELTA_A,   /* [n_v_heads][d_model] */
     SL_ROLE_DELTA_B,
-    SL_ROLE_DELTA_CONV,   /* taps, stored as [conv_width][conv channels] */
-    SL_ROLE_DELTA_A_LOG,  /* [n_v_heads] */
+    SL_ROLE_DELTA_CONV,  /* taps, stored as [conv_width][conv channels] */
+    SL_ROLE_DELTA_A_LOG, /* [n_v_heads] */
     SL_ROLE_DELTA_DT_BIAS,
-    SL_ROLE_DELTA_NORM,   /* [d_v] */
-    SL_ROLE_DELTA_OUT,    /* [d_model][n_v_heads * d_v] */
-    SL_ROLE_ROUTER,       /* [n_experts][d_model] */
-    SL_ROLE_SHARED_GATE,  /* [1][d_model]: the scalar gate of the shared expert */
+    SL_ROLE_DELTA_NORM,       /* [d_v] */
+    SL_ROLE_DELTA_OUT,        /* [d_model][n_v_heads * d_v] */
+    SL_ROLE_ROUTER,           /* [n_experts][d_model] */
+    SL_ROLE_SHARED_GATE,      /* [1][d_model]: the scalar gate of the shared expert */
     SL_ROLE_SHARED_GATE_PROJ, /* [d_shared][d_model] */
     SL_ROLE_SHARED_UP_PROJ,
     SL_ROLE_SHARED_DOWN_PROJ, /* [d_model][d_shared] */
@@ -109,19 +109,19 @@ typedef enum sl_role {
 } sl_role;
 
 typedef enum sl_tensor_kind {
-    SL_TENSOR_MATRIX,  /* a product's weight: keeps its type, may be quantized */
-    SL_TENSOR_VECTOR,  /* kept as f32 [1][cols] */
-    SL_TENSOR_CONV,    /* kept as f32 [rows = width][cols = channels] */
-    SL_TENSOR_EXPERT,  /* a matrix of every expert; lives in the expert files */
+    SL_TENSOR_MATRIX, /* a product's weight: keeps its type, may be quantized */
+    SL_TENSOR_VECTOR, /* kept as f32 [1][cols] */
+    SL_TENSOR_CONV,   /* kept as f32 [rows = width][cols = channels] */
+    SL_TENSOR_EXPERT, /* a matrix of every expert; lives in the expert files */
 } sl_tensor_kind;
 
 typedef struct sl_tensor_spec {
     sl_role role;
     sl_tensor_kind kind;
-    uint32_t layer;           /* 0 for tensors of the whole model */
-    uint32_t rows, cols;      /* of one matrix */
-    bool zero_centred;        /* HF files hold w, the engine wants 1 + w; MLX files hold 1 + w */
-    bool router;              /* quantized to 8 bits rather than the bits asked */
+    uint32_t layer;      /* 0 for tensors of the whole model */
+    uint32_t rows, cols; /* of one matrix */
+    bool zero_centred;   /* HF files hold w, the engine wants 1 + w; MLX files hold 1 + w */
+    bool router;         /* quantized to 8 bits rather than the bits asked */
     /* Name in a checkpoint after the prefix: "layers.3.self_attn.q_proj" (a matrix adds ".weight" and,
      * quantized, ".scales" and ".biases"; a vector's name is complete). Experts: HF fused
      * "layers.3.mlp.experts.gate_up_proj", per expert "layers.3.mlp.experts.%u.gate_proj", MLX
@@ -147,10 +147,10 @@ const char *const *sl_model_head_prefixes(const sl_model *model);
 const char *const *sl_model_unused_prefixes(const sl_model *model);
 
 typedef struct sl_expert_names {
-    char stacked[96];    /* MLX: one tensor [n_experts][rows][cols] + ".weight"/".scales"/".biases" */
-    char fused[96];      /* HF: [n_experts][2 * d_expert][d_model], gate rows first (gate and up), or
+    char stacked[96]; /* MLX: one tensor [n_experts][rows][cols] + ".weight"/".scales"/".biases" */
+    char fused[96];   /* HF: [n_experts][2 * d_expert][d_model], gate rows first (gate and up), or
                             [n_experts][rows][cols] for down */
-    char single[96];     /* HF: one tensor per expert, for the given expert, + ".weight" */
+    char single[96];  /* HF: one tensor per expert, for the given expert, + ".weight" */
     uint32_t fused_row;  /* first row of this projection in the fused tensor */
     uint32_t fused_rows; /* rows of one expert in the fused tensor */
 } sl_expert_names;

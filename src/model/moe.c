@@ -63,7 +63,8 @@ static void feed_forward(sl_forward *f, const sl_expert_view *v, uint32_t n, flo
     be->ops->product(be, &s->packed, &(sl_product){v->down, out, v->down.shape.rows}, 1);
 }
 
-static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed, sl_error *err) {
+static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed,
+                        sl_error *err) {
     const sl_model *m = f->model;
     sl_scratch *s = f->scratch;
     sl_backend *be = f->backend;
@@ -80,19 +81,20 @@ static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_ne
             feed_forward(f, &v, 1, s->d + (size_t)v.index * m->d_model);
         } else {
             for (uint32_t j = 0; j < uses; j++)
-                memcpy(s->a + (size_t)j * m->d_model, s->h + (size_t)s->order[first + j] * m->d_model,
-                       m->d_model * sizeof(float));
+                memcpy(s->a + (size_t)j * m->d_model,
+                       s->h + (size_t)s->order[first + j] * m->d_model, m->d_model * sizeof(float));
             sl_pack(f, s->a, uses, m->d_model);
             feed_forward(f, &v, uses, s->d);
-            be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses, m->d_model);
+            be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses,
+                                 m->d_model);
         }
         f->experts->release(f->experts, &v);
     }
     f->experts->end(f->experts);
     if (!st && single)
         for (uint32_t i = 0; i < n_needed; i++)
-            be->ops->scatter_add(be, s->e, s->d + (size_t)i * m->d_model, s->order_weights + i, NULL, 1,
-                                 m->d_model);
+            be->ops->scatter_add(be, s->e, s->d + (size_t)i * m->d_model, s->order_weights + i,
+                                 NULL, 1, m->d_model);
     return st;
 }
 
@@ -104,7 +106,9 @@ static sl_status shared(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err
     float *gates = s->e + (size_t)n * m->d_model;
     sl_status st;
     sl_pack(f, s->h, n, m->d_model);
-    sl_projection in[] = {{w[SL_ROLE_SHARED_GATE_PROJ], s->b}, {w[SL_ROLE_SHARED_UP_PROJ], s->c}, {w[SL_ROLE_SHARED_GATE], gates}};
+    sl_projection in[] = {{w[SL_ROLE_SHARED_GATE_PROJ], s->b},
+                          {w[SL_ROLE_SHARED_UP_PROJ], s->c},
+                          {w[SL_ROLE_SHARED_GATE], gates}};
     if ((st = sl_project(f, in, m->moe.shared_gate ? 3 : 2, err)))
         return st;
     be->ops->silu_mul(be, s->b, s->b, s->c, (size_t)n * m->moe.d_shared);
@@ -127,11 +131,12 @@ sl_status sl_layer_moe(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err)
     double begin = sl_now();
 
     sl_pack(f, s->h, n, m->d_model);
-    if ((st = sl_project(f, &(sl_projection){f->weights->layers[layer].role[SL_ROLE_ROUTER], s->a}, 1, err)))
+    if ((st = sl_project(f, &(sl_projection){f->weights->layers[layer].role[SL_ROLE_ROUTER], s->a},
+                         1, err)))
         return st;
     for (uint32_t t = 0; t < n; t++)
-        sl_route(m, f->backend, s->a + (size_t)t * m->moe.n_experts, s->picks + (size_t)t * m->moe.top_k,
-                 s->pick_weights + (size_t)t * m->moe.top_k);
+        sl_route(m, f->backend, s->a + (size_t)t * m->moe.n_experts,
+                 s->picks + (size_t)t * m->moe.top_k, s->pick_weights + (size_t)t * m->moe.top_k);
     uint32_t n_needed = group_picks(m, s, n);
     double routing_end = sl_now();
     f->times->router += routing_end - begin;

@@ -1,7 +1,8 @@
 /* The router: which experts a token goes to, and with what weights. */
 #include "model/layers.h"
 
-void sl_route(const sl_model *m, sl_backend *backend, float *logits, uint32_t *picks, float *weights) {
+void sl_route(const sl_model *m, sl_backend *backend, float *logits, uint32_t *picks,
+              float *weights) {
     uint32_t n_experts = m->moe.n_experts, top_k = m->moe.top_k;
     for (uint32_t i = 0; i < top_k; i++) {
         uint32_t best = n_experts;

@@ -35,7 +35,9 @@ static const char *const role_names[SL_ROLE_COUNT] = {
     [SL_ROLE_EXPERT_DOWN_PROJ] = "expert_down_proj",
 };
 
-const char *sl_role_name(sl_role role) { return role_names[role]; }
+const char *sl_role_name(sl_role role) {
+    return role_names[role];
+}
 
 bool sl_role_from_name(const char *name, sl_role *out) {
     for (unsigned i = 0; i < SL_ROLE_COUNT; i++) {
@@ -127,25 +129,25 @@ static void shape_of(const sl_model *m, sl_role role, uint32_t *rows, uint32_t *
 }
 
 static bool is_layer_scope(sl_tensor_scope scope) {
-    return scope != SL_SCOPE_MODEL && scope != SL_SCOPE_HEAD;
+    return scope != SL_IN_MODEL && scope != SL_IN_HEAD;
 }
 
 static bool layer_has(const sl_model *m, const sl_tensor_name *t, uint32_t layer) {
     switch (t->scope) {
-    case SL_SCOPE_LAYER:
+    case SL_IN_LAYER:
         return true;
-    case SL_SCOPE_ATTENTION:
+    case SL_IN_ATTENTION:
         return m->mixer[layer] == SL_MIXER_ATTENTION;
-    case SL_SCOPE_QK_NORM:
+    case SL_IN_QK_NORM:
         return m->mixer[layer] == SL_MIXER_ATTENTION && m->attn.qk_norm;
-    case SL_SCOPE_DELTA:
+    case SL_IN_DELTA:
         return m->mixer[layer] == SL_MIXER_DELTA;
-    case SL_SCOPE_SHARED:
+    case SL_IN_SHARED:
         return m->moe.d_shared > 0;
-    case SL_SCOPE_SHARED_GATE:
+    case SL_IN_SHARED_GATE:
         return m->moe.d_shared > 0 && m->moe.shared_gate;
-    case SL_SCOPE_MODEL:
-    case SL_SCOPE_HEAD:
+    case SL_IN_MODEL:
+    case SL_IN_HEAD:
         break;
     }
     return false;
@@ -156,12 +158,12 @@ static void fill(const sl_model *m, const sl_tensor_name *t, uint32_t layer, sl_
     out->role = t->role;
     out->kind = t->kind;
     out->layer = layer;
-    out->zero_centred = t->zero_centred;
-    out->router = t->router;
+    out->zero_centred = t->flags & SL_TENSOR_ZERO_CENTRED;
+    out->router = t->flags & SL_TENSOR_ROUTER;
     shape_of(m, t->role, &out->rows, &out->cols);
     if (is_layer_scope(t->scope))
         (void)snprintf(out->name, sizeof(out->name), "layers.%u.%s", layer, t->name);
-    else if (t->scope == SL_SCOPE_HEAD && m->tied_head)
+    else if (t->scope == SL_IN_HEAD && m->tied_head)
         (void)snprintf(out->name, sizeof(out->name), "%s", m->family->tensors[0].name);
     else
         (void)snprintf(out->name, sizeof(out->name), "%s", t->name);
@@ -198,15 +200,23 @@ static uint32_t walk(const sl_model *m, uint32_t index, sl_tensor_spec *out) {
     return at;
 }
 
-uint32_t sl_model_tensors(const sl_model *model) { return walk(model, UINT32_MAX, NULL); }
+uint32_t sl_model_tensors(const sl_model *model) {
+    return walk(model, UINT32_MAX, NULL);
+}
 
 void sl_model_tensor(const sl_model *model, uint32_t index, sl_tensor_spec *out) {
     (void)walk(model, index, out);
 }
 
-const char *const *sl_model_name_prefixes(const sl_model *model) { return model->family->prefixes; }
-const char *const *sl_model_head_prefixes(const sl_model *model) { return model->family->head_prefixes; }
-const char *const *sl_model_unused_prefixes(const sl_model *model) { return model->family->unused_prefixes; }
+const char *const *sl_model_name_prefixes(const sl_model *model) {
+    return model->family->prefixes;
+}
+const char *const *sl_model_head_prefixes(const sl_model *model) {
+    return model->family->head_prefixes;
+}
+const char *const *sl_model_unused_prefixes(const sl_model *model) {
+    return model->family->unused_prefixes;
+}
 
 void sl_tensor_expert_names(const sl_model *model, const sl_tensor_spec *spec, uint32_t expert,
                             sl_expert_names *out) {

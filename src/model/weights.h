@@ -11,8 +11,8 @@ typedef struct sl_weight {
     uint32_t layer;
     sl_matrix_shape shape;
     sl_matrix_layout layout;
-    const void *block;   /* layout.bytes, or NULL: streamed */
-    uint32_t index;      /* the trunk source's own */
+    const void *block; /* layout.bytes, or NULL: streamed */
+    uint32_t index;    /* the trunk source's own */
 } sl_weight;
 
 /* NULL where a layer or model has no such tensor. */
@@ -21,8 +21,9 @@ typedef struct sl_layer_weights {
 } sl_layer_weights;
 
 typedef struct sl_weights {
-    const sl_layer_weights *layers;  /* [n_layers] */
-    const sl_weight *norm_final, *head;  /* head: NULL when it is the embedding, read as a trunk weight */
+    const sl_layer_weights *layers; /* [n_layers] */
+    const sl_weight *norm_final,
+        *head; /* head: NULL when it is the embedding, read as a trunk weight */
 } sl_weights;
 
 /* How a layer gets a weight that is not in memory. Implemented above (engine/trunk.c): this floor sees
@@ -32,8 +33,8 @@ struct sl_trunk_source {
     /* Call use() for strips of consecutive rows until all rows of the weight were given. A strip is
      * valid during the call. Errors: those of reading; use() cannot fail. */
     sl_status (*stream)(sl_trunk_source *source, const sl_weight *w,
-                        void (*use)(void *ctx, const sl_matrix *strip, uint32_t first_row), void *ctx,
-                        sl_error *err);
+                        void (*use)(void *ctx, const sl_matrix *strip, uint32_t first_row),
+                        void *ctx, sl_error *err);
 };
 
 #endif

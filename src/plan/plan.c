@@ -17,8 +17,10 @@ static const struct {
     [SL_ACCOUNT_CODE] = {"code", "the program, its libraries and the caller's own data"},
     [SL_ACCOUNT_THREADS] = {"threads", "stacks of the threads that compute and read"},
     [SL_ACCOUNT_KERNEL] = {"kernel", "what the kernel holds for us: page tables, threads, rings"},
-    [SL_ACCOUNT_TRUNK] = {"trunk", "weights that every token uses, and strips of those that stream"},
-    [SL_ACCOUNT_EMBEDDING] = {"embedding", "rows of the input table: those in use, and recent ones"},
+    [SL_ACCOUNT_TRUNK] = {"trunk",
+                          "weights that every token uses, and strips of those that stream"},
+    [SL_ACCOUNT_EMBEDDING] = {"embedding",
+                              "rows of the input table: those in use, and recent ones"},
     [SL_ACCOUNT_HEAD] = {"head", "the output matrix, from hidden state to vocabulary"},
     [SL_ACCOUNT_KV] = {"kv", "keys and values of every position of the context"},
     [SL_ACCOUNT_STATE] = {"state", "recurrent state, the same size at any context"},
@@ -29,8 +31,12 @@ static const struct {
     [SL_ACCOUNT_RESERVE] = {"reserve", "left free, since the kernel charges memory in batches"},
 };
 
-const char *sl_account_name(sl_account_id id) { return accounts[id].name; }
-const char *sl_account_purpose(sl_account_id id) { return accounts[id].purpose; }
+const char *sl_account_name(sl_account_id id) {
+    return accounts[id].name;
+}
+const char *sl_account_purpose(sl_account_id id) {
+    return accounts[id].purpose;
+}
 
 /* ---- sizes ------------------------------------------------------------------------------------ */
 
@@ -39,20 +45,28 @@ uint64_t sl_plan_weight_table_bytes(const sl_store *store) {
            SL_ALIGN_UP((uint64_t)store->model.n_layers * sizeof(sl_layer_weights), 64);
 }
 
-uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) { return SL_ALIGN_UP(t->layout.bytes, SL_MATRIX_ALIGN); }
+uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) {
+    return SL_ALIGN_UP(t->layout.bytes, SL_MATRIX_ALIGN);
+}
 
-bool sl_plan_tensor_can_stream(const sl_store_tensor *t) { return t->shape.rows > 1 && t->role != SL_ROLE_DELTA_CONV; }
+bool sl_plan_tensor_can_stream(const sl_store_tensor *t) {
+    return t->shape.rows > 1 && t->role != SL_ROLE_DELTA_CONV;
+}
 
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows) {
-    return (uint64_t)n_rows * store->embed.stride + SL_ALIGN_UP((uint64_t)n_rows * sizeof(uint32_t), 64);
+    return (uint64_t)n_rows * store->embed.stride +
+           SL_ALIGN_UP((uint64_t)n_rows * sizeof(uint32_t), 64);
 }
 
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots) {
     uint64_t n_experts = (uint64_t)store->model.n_layers * store->model.moe.n_experts;
-    return SL_ALIGN_UP(n_experts * SL_EXPERT_ENTRY_BYTES, 64) + SL_ALIGN_UP((uint64_t)n_slots * SL_SLOT_ENTRY_BYTES, 64);
+    return SL_ALIGN_UP(n_experts * SL_EXPERT_ENTRY_BYTES, 64) +
+           SL_ALIGN_UP((uint64_t)n_slots * SL_SLOT_ENTRY_BYTES, 64);
 }
 
-uint64_t sl_plan_sampler_bytes(const sl_model *m) { return (uint64_t)m->n_vocab * SL_SAMPLER_TOKEN_BYTES; }
+uint64_t sl_plan_sampler_bytes(const sl_model *m) {
+    return (uint64_t)m->n_vocab * SL_SAMPLER_TOKEN_BYTES;
+}
 
 uint64_t sl_plan_template_bytes(const sl_store *store) {
     return store->chat_template.bytes ? store->chat_template.bytes * 8 + 16 * SL_KIB : 0;
@@ -89,10 +103,14 @@ static uint64_t strip_bytes(uint64_t budget, uint64_t row_max) {
     return SL_ALIGN_UP(bytes, SL_PAGE);
 }
 
-static uint64_t page_up(uint64_t bytes) { return SL_ALIGN_UP(bytes, SL_PAGE); }
+static uint64_t page_up(uint64_t bytes) {
+    return SL_ALIGN_UP(bytes, SL_PAGE);
+}
 
 // Page tables for everything else, at one entry of 8 bytes per page and some levels above.
-static uint64_t page_tables(uint64_t others) { return page_up(others / 512) + SL_PAGE_TABLE_BASE_BYTES; }
+static uint64_t page_tables(uint64_t others) {
+    return page_up(others / 512) + SL_PAGE_TABLE_BASE_BYTES;
+}
 
 typedef struct choice {
     uint32_t chunk, ring_slots, hot_slots;
@@ -125,11 +143,12 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
 
     a[SL_ACCOUNT_CODE] = in->process ? page_up(in->code_bytes) : 0;
     a[SL_ACCOUNT_THREADS] = page_up(in->thread_stack_bytes) + page_up(in->reader_bytes);
-    a[SL_ACCOUNT_TRUNK] = page_up(c->trunk_resident + sl_plan_weight_table_bytes(store)) + 2 * c->strip +
-                          page_up(store->arena.used + in->engine_bytes);
+    a[SL_ACCOUNT_TRUNK] = page_up(c->trunk_resident + sl_plan_weight_table_bytes(store)) +
+                          2 * c->strip + page_up(store->arena.used + in->engine_bytes);
     a[SL_ACCOUNT_HEAD] = page_up(c->head_resident);
     r->row_cache = c->rows;
-    a[SL_ACCOUNT_EMBEDDING] = r->row_buffers * r->row_buffer_bytes + page_up(sl_plan_row_cache_bytes(store, c->rows));
+    a[SL_ACCOUNT_EMBEDDING] =
+        r->row_buffers * r->row_buffer_bytes + page_up(sl_plan_row_cache_bytes(store, c->rows));
     a[SL_ACCOUNT_KV] = page_up(sl_kv_bytes(m, n_ctx));
     a[SL_ACCOUNT_STATE] = page_up(sl_recurrent_bytes(m));
     a[SL_ACCOUNT_SCRATCH] = page_up(sl_scratch_bytes(m, c->chunk) + sl_plan_sampler_bytes(m));
@@ -137,17 +156,19 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
     a[SL_ACCOUNT_HOT] = c->hot_slots * store->expert.stride +
                         page_up(sl_plan_hot_table_bytes(store, c->hot_slots + c->ring_slots));
     if (store->tokenizer.bytes) {
-        r->text_workspace_bytes = SL_MAX(sl_tok_workspace_bytes((size_t)SL_MIN(r->text_max, SL_TEXT_PIECE_MAX)),
-                                         r->text_max * SL_RENDER_BYTES_PER_BYTE + SL_RENDER_BYTES_BASE);
+        r->text_workspace_bytes =
+            SL_MAX(sl_tok_workspace_bytes((size_t)SL_MIN(r->text_max, SL_TEXT_PIECE_MAX)),
+                   r->text_max * SL_RENDER_BYTES_PER_BYTE + SL_RENDER_BYTES_BASE);
         // The caller's copies: the conversation as JSON, the rendered prompt, its tokens.
         uint64_t client = in->process ? 3 * r->text_max + 4 * (uint64_t)n_ctx : 0;
-        a[SL_ACCOUNT_TEXT] = page_up(SL_ALIGN_UP(store->tokenizer.bytes, 64) + sl_plan_template_bytes(store) +
-                                     SL_ALIGN_UP(r->text_workspace_bytes, 64)) +
-                             page_up(client);
+        a[SL_ACCOUNT_TEXT] =
+            page_up(SL_ALIGN_UP(store->tokenizer.bytes, 64) + sl_plan_template_bytes(store) +
+                    SL_ALIGN_UP(r->text_workspace_bytes, 64)) +
+            page_up(client);
     }
     a[SL_ACCOUNT_RESERVE] = in->n_cpus * SL_RESERVE_BYTES_PER_CPU;
-    a[SL_ACCOUNT_KERNEL] =
-        page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes + (uint64_t)(m->n_layers + 3) * SL_KERNEL_BYTES_PER_FILE);
+    a[SL_ACCOUNT_KERNEL] = page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes +
+                                   (uint64_t)(m->n_layers + 3) * SL_KERNEL_BYTES_PER_FILE);
     r->kernel_fixed_bytes = a[SL_ACCOUNT_KERNEL];
     uint64_t others = account_sum(r) - a[SL_ACCOUNT_RESERVE];
     a[SL_ACCOUNT_KERNEL] += page_tables(others);
@@ -179,7 +200,8 @@ static void describe_bytes(sl_buf *b, uint64_t bytes) {
         sl_buf_printf(b, "%.0f KiB", ceil((double)bytes / (double)SL_KIB));
 }
 
-static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan_result *r, sl_error *err) {
+static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan_result *r,
+                        sl_error *err) {
     char text[SL_ERROR_MESSAGE_MAX];
     sl_buf b;
     sl_buf_init_fixed(&b, text, sizeof(text));
@@ -187,7 +209,8 @@ static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan
     describe_bytes(&b, in->budget_bytes);
     sl_buf_add_text(&b, " is too small: the smallest that works is ");
     describe_bytes(&b, r->smallest_bytes);
-    sl_buf_printf(&b, " (%llu bytes) at a context of %u.", (unsigned long long)r->smallest_bytes, in->n_ctx);
+    sl_buf_printf(&b, " (%llu bytes) at a context of %u.", (unsigned long long)r->smallest_bytes,
+                  in->n_ctx);
     sl_buf_add_text(&b, " Largest accounts:");
     bool told[SL_ACCOUNT_COUNT] = {false};
     for (int n = 0; n < 4; n++) {
@@ -235,15 +258,18 @@ static void widen(const sl_plan_input *in, choice *c) {
         }
     }
     choice rows = *c;
-    rows.rows = (uint32_t)SL_MIN(in->budget_bytes / SL_ROW_CACHE_SHARE / (in->store->embed.stride + sizeof(uint32_t)),
+    rows.rows = (uint32_t)SL_MIN(in->budget_bytes / SL_ROW_CACHE_SHARE /
+                                     (in->store->embed.stride + sizeof(uint32_t)),
                                  in->store->embed.shape.rows);
     uint64_t with_rows = fill(in, in->n_ctx, &rows, &r);
     if (with_rows - least <= left / SL_CHUNK_SHARE) {
         *c = rows;
         left -= with_rows - least;
     }
-    uint64_t per_slot = in->store->expert.stride + in->store->expert.stride / 512 + SL_SLOT_ENTRY_BYTES;
-    uint32_t more = in->store->model.moe.top_k > c->ring_slots ? in->store->model.moe.top_k - c->ring_slots : 0;
+    uint64_t per_slot =
+        in->store->expert.stride + in->store->expert.stride / 512 + SL_SLOT_ENTRY_BYTES;
+    uint32_t more =
+        in->store->model.moe.top_k > c->ring_slots ? in->store->model.moe.top_k - c->ring_slots : 0;
     more = (uint32_t)SL_MIN(more, left / SL_RING_SHARE / per_slot);
     c->ring_slots += more;
 }
@@ -253,7 +279,8 @@ static bool fits(const sl_plan_input *in, const choice *c, sl_plan_result *r) {
 }
 
 /* Keep trunk tensors in order of use, the head last, as far as they fit. */
-static void keep_trunk(const sl_plan_input *in, const trunk_sums *sums, choice *c, sl_plan_result *r, uint8_t *resident) {
+static void keep_trunk(const sl_plan_input *in, const trunk_sums *sums, choice *c,
+                       sl_plan_result *r, uint8_t *resident) {
     const sl_store *store = in->store;
     choice all = *c;
     all.trunk_resident = sums->fixed + sums->matrices;
@@ -298,7 +325,8 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
     c->hot_slots = (uint32_t)SL_MIN(n, most);
     // Tables and page tables of the slots take their share: step back until it fits.
     while (c->hot_slots && !fits(in, c, r)) {
-        uint64_t over = (r->total_bytes - in->budget_bytes + store->expert.stride - 1) / store->expert.stride;
+        uint64_t over =
+            (r->total_bytes - in->budget_bytes + store->expert.stride - 1) / store->expert.stride;
         c->hot_slots -= (uint32_t)SL_MIN(over, c->hot_slots);
     }
     choice more = *c;
@@ -313,14 +341,16 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
 static void estimate_reads(const sl_plan_input *in, sl_plan_result *r) {
     const sl_store *store = in->store;
     double experts = (double)store->model.n_layers * store->model.moe.n_experts;
-    double uses = (double)store->model.n_layers * store->model.moe.top_k * (double)store->expert.stride;
+    double uses =
+        (double)store->model.n_layers * store->model.moe.top_k * (double)store->expert.stride;
     double share = SL_MIN((double)(r->hot_slots + r->ring_slots) / experts, 1.0);
     uint64_t fixed = r->streamed_bytes + (r->row_cache == store->embed.shape.rows ? 0 : SL_PAGE);
     r->token_read_bytes_high = fixed + (uint64_t)(uses * (1 - share));
     r->token_read_bytes_low = fixed + (uint64_t)(uses * (1 - sqrt(share)));
 }
 
-sl_status sl_plan_solve(const sl_plan_input *in, sl_plan_result *r, uint8_t *resident, sl_error *err) {
+sl_status sl_plan_solve(const sl_plan_input *in, sl_plan_result *r, uint8_t *resident,
+                        sl_error *err) {
     trunk_sums sums = sum_trunk(in->store);
     memset(r, 0, sizeof(*r));
     choice c = smallest_choice(in, &sums);

@@ -8,19 +8,19 @@
 #include "store/store.h"
 
 typedef enum sl_account_id {
-    SL_ACCOUNT_CODE,       /* program and libraries, their data, the main stack */
-    SL_ACCOUNT_THREADS,    /* stacks of our threads */
-    SL_ACCOUNT_KERNEL,     /* what the kernel holds for us: page tables, thread structures, rings */
-    SL_ACCOUNT_TRUNK,      /* non-expert weights in memory, tables, strips of streamed tensors */
-    SL_ACCOUNT_EMBEDDING,  /* rows on their way and rows kept; all only once every expert has a slot */
-    SL_ACCOUNT_HEAD,       /* the output head, when in memory */
-    SL_ACCOUNT_KV,         /* key/value cache */
-    SL_ACCOUNT_STATE,      /* recurrent state */
-    SL_ACCOUNT_SCRATCH,    /* activations of a chunk, logits, sampler */
-    SL_ACCOUNT_RING,       /* experts on their way through */
-    SL_ACCOUNT_HOT,        /* experts that stay */
-    SL_ACCOUNT_TEXT,       /* tokenizer, template, prompt text */
-    SL_ACCOUNT_RESERVE,    /* the kernel charges in batches: left free */
+    SL_ACCOUNT_CODE,      /* program and libraries, their data, the main stack */
+    SL_ACCOUNT_THREADS,   /* stacks of our threads */
+    SL_ACCOUNT_KERNEL,    /* what the kernel holds for us: page tables, thread structures, rings */
+    SL_ACCOUNT_TRUNK,     /* non-expert weights in memory, tables, strips of streamed tensors */
+    SL_ACCOUNT_EMBEDDING, /* rows on their way and rows kept; all only once every expert has a slot */
+    SL_ACCOUNT_HEAD,      /* the output head, when in memory */
+    SL_ACCOUNT_KV,        /* key/value cache */
+    SL_ACCOUNT_STATE,     /* recurrent state */
+    SL_ACCOUNT_SCRATCH,   /* activations of a chunk, logits, sampler */
+    SL_ACCOUNT_RING,      /* experts on their way through */
+    SL_ACCOUNT_HOT,       /* experts that stay */
+    SL_ACCOUNT_TEXT,      /* tokenizer, template, prompt text */
+    SL_ACCOUNT_RESERVE,   /* the kernel charges in batches: left free */
     SL_ACCOUNT_COUNT
 } sl_account_id;
 
@@ -28,18 +28,18 @@ const char *sl_account_name(sl_account_id id);
 const char *sl_account_purpose(sl_account_id id);
 
 typedef struct sl_plan_input {
-    const sl_store *store;            /* numbers only */
+    const sl_store *store; /* numbers only */
     uint64_t budget_bytes;
-    uint32_t n_ctx;                   /* resolved: 1 .. model's maximum */
-    uint32_t n_threads;               /* resolved: >= 1 */
-    uint32_t chunk;                   /* 0: chosen here */
-    uint32_t n_cpus;                  /* in the affinity mask, for the reserve */
-    bool process;                     /* the budget covers code and caller's buffers as well */
-    uint64_t code_bytes;              /* measured; counted when process */
-    uint64_t thread_stack_bytes;      /* of all compute threads but the caller's */
-    uint64_t reader_bytes;            /* of the I/O reader */
-    uint64_t kernel_bytes;            /* the kernel's own for threads and reader */
-    uint64_t engine_bytes;            /* the engine's own structures */
+    uint32_t n_ctx;              /* resolved: 1 .. model's maximum */
+    uint32_t n_threads;          /* resolved: >= 1 */
+    uint32_t chunk;              /* 0: chosen here */
+    uint32_t n_cpus;             /* in the affinity mask, for the reserve */
+    bool process;                /* the budget covers code and caller's buffers as well */
+    uint64_t code_bytes;         /* measured; counted when process */
+    uint64_t thread_stack_bytes; /* of all compute threads but the caller's */
+    uint64_t reader_bytes;       /* of the I/O reader */
+    uint64_t kernel_bytes;       /* the kernel's own for threads and reader */
+    uint64_t engine_bytes;       /* the engine's own structures */
 } sl_plan_input;
 
 typedef struct sl_plan_result {
@@ -47,16 +47,16 @@ typedef struct sl_plan_result {
     uint64_t total_bytes, budget_bytes, smallest_bytes;
     uint32_t n_ctx, n_threads, chunk;
     uint32_t ring_slots, hot_slots;
-    uint32_t row_buffers;             /* embedding rows in flight */
-    uint64_t row_buffer_bytes;        /* of one, a multiple of SL_PAGE */
-    uint32_t row_cache;               /* embedding rows kept in memory; the vocabulary: all of them */
-    uint64_t strip_bytes;             /* of one strip buffer (there are two), 0: nothing streams */
-    uint64_t text_max;                /* longest rendered prompt */
+    uint32_t row_buffers;      /* embedding rows in flight */
+    uint64_t row_buffer_bytes; /* of one, a multiple of SL_PAGE */
+    uint32_t row_cache;        /* embedding rows kept in memory; the vocabulary: all of them */
+    uint64_t strip_bytes;      /* of one strip buffer (there are two), 0: nothing streams */
+    uint64_t text_max;         /* longest rendered prompt */
     uint64_t text_workspace_bytes;
     uint32_t n_streamed;
-    uint64_t streamed_bytes;          /* of trunk and head, read for every chunk */
+    uint64_t streamed_bytes; /* of trunk and head, read for every chunk */
     uint64_t token_read_bytes_low, token_read_bytes_high;
-    uint64_t kernel_fixed_bytes;      /* the kernel account without page tables */
+    uint64_t kernel_fixed_bytes; /* the kernel account without page tables */
 } sl_plan_result;
 
 /* Solve. resident [store->n_tensors] receives 1 for every tensor that is kept in memory; it may be NULL.

@@ -8,12 +8,12 @@ static const struct {
     uint8_t bits;
     bool quantized;
 } dtypes[SL_DTYPE_COUNT] = {
-    [SL_DTYPE_F32] = {"f32", 32, false}, [SL_DTYPE_F16] = {"f16", 16, false},
+    [SL_DTYPE_F32] = {"f32", 32, false},   [SL_DTYPE_F16] = {"f16", 16, false},
     [SL_DTYPE_BF16] = {"bf16", 16, false}, [SL_DTYPE_U32] = {"u32", 32, false},
-    [SL_DTYPE_I32] = {"i32", 32, false}, [SL_DTYPE_U8] = {"u8", 8, false},
-    [SL_DTYPE_Q2] = {"q2", 2, true},     [SL_DTYPE_Q3] = {"q3", 3, true},
-    [SL_DTYPE_Q4] = {"q4", 4, true},     [SL_DTYPE_Q5] = {"q5", 5, true},
-    [SL_DTYPE_Q6] = {"q6", 6, true},     [SL_DTYPE_Q8] = {"q8", 8, true},
+    [SL_DTYPE_I32] = {"i32", 32, false},   [SL_DTYPE_U8] = {"u8", 8, false},
+    [SL_DTYPE_Q2] = {"q2", 2, true},       [SL_DTYPE_Q3] = {"q3", 3, true},
+    [SL_DTYPE_Q4] = {"q4", 4, true},       [SL_DTYPE_Q5] = {"q5", 5, true},
+    [SL_DTYPE_Q6] = {"q6", 6, true},       [SL_DTYPE_Q8] = {"q8", 8, true},
 };
 
 const char *sl_dtype_name(sl_dtype dtype) {
@@ -30,9 +30,13 @@ bool sl_dtype_from_name(const char *name, sl_dtype *out) {
     return false;
 }
 
-unsigned sl_dtype_bits(sl_dtype dtype) { return dtypes[dtype].bits; }
+unsigned sl_dtype_bits(sl_dtype dtype) {
+    return dtypes[dtype].bits;
+}
 
-bool sl_dtype_is_quantized(sl_dtype dtype) { return dtypes[dtype].quantized; }
+bool sl_dtype_is_quantized(sl_dtype dtype) {
+    return dtypes[dtype].quantized;
+}
 
 bool sl_dtype_quantized(unsigned bits, sl_dtype *out) {
     for (unsigned i = 0; i < SL_DTYPE_COUNT; i++) {

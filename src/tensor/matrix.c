@@ -9,11 +9,12 @@
 sl_status sl_matrix_layout_of(const sl_matrix_shape *s, sl_matrix_layout *out, sl_error *err) {
     memset(out, 0, sizeof(*out));
     if (s->rows == 0 || s->cols == 0 || s->rows > DIM_MAX || s->cols > DIM_MAX)
-        return sl_fail(err, SL_ERR_CORRUPT, "matrix of %u rows and %u columns: each must be 1..%u", s->rows,
-                       s->cols, DIM_MAX);
+        return sl_fail(err, SL_ERR_CORRUPT, "matrix of %u rows and %u columns: each must be 1..%u",
+                       s->rows, s->cols, DIM_MAX);
     if (!sl_dtype_is_quantized(s->dtype)) {
         if (s->dtype != SL_DTYPE_F32 && s->dtype != SL_DTYPE_F16 && s->dtype != SL_DTYPE_BF16)
-            return sl_fail(err, SL_ERR_UNSUPPORTED, "matrix of type %s: expected f32, f16, bf16 or q2..q8",
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "matrix of type %s: expected f32, f16, bf16 or q2..q8",
                            sl_dtype_name(s->dtype));
         out->row_code_bytes = (uint64_t)s->cols * sl_dtype_bits(s->dtype) / 8;
         out->codes_bytes = out->row_code_bytes * s->rows;
@@ -21,11 +22,14 @@ sl_status sl_matrix_layout_of(const sl_matrix_shape *s, sl_matrix_layout *out, s
         return SL_OK;
     }
     if (s->group != 32 && s->group != 64 && s->group != 128)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "quantization group of %u: expected 32, 64 or 128", s->group);
-    if (s->cols % s->group)
-        return sl_fail(err, SL_ERR_CORRUPT, "%u columns are not a multiple of the quantization group %u", s->cols,
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "quantization group of %u: expected 32, 64 or 128",
                        s->group);
-    if (s->scale_dtype != SL_DTYPE_BF16 && s->scale_dtype != SL_DTYPE_F16 && s->scale_dtype != SL_DTYPE_F32)
+    if (s->cols % s->group)
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "%u columns are not a multiple of the quantization group %u", s->cols,
+                       s->group);
+    if (s->scale_dtype != SL_DTYPE_BF16 && s->scale_dtype != SL_DTYPE_F16 &&
+        s->scale_dtype != SL_DTYPE_F32)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "scales of type %s: expected bf16, f16 or f32",
                        sl_dtype_name(s->scale_dtype));
     out->row_code_bytes = (uint64_t)s->cols * sl_dtype_bits(s->dtype) / 8;

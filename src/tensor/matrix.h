@@ -19,9 +19,9 @@
 
 typedef struct sl_matrix_shape {
     sl_dtype dtype;
-    sl_dtype scale_dtype;  /* affine only */
+    sl_dtype scale_dtype; /* affine only */
     uint32_t rows, cols;
-    uint32_t group;        /* inputs per scale; 0 for dense */
+    uint32_t group; /* inputs per scale; 0 for dense */
 } sl_matrix_shape;
 
 typedef struct sl_matrix {
@@ -32,10 +32,10 @@ typedef struct sl_matrix {
 } sl_matrix;
 
 typedef struct sl_matrix_layout {
-    uint64_t codes_at, scales_at, biases_at;             /* offsets within the block */
-    uint64_t codes_bytes, scales_bytes, biases_bytes;    /* of one part, without padding */
+    uint64_t codes_at, scales_at, biases_at;          /* offsets within the block */
+    uint64_t codes_bytes, scales_bytes, biases_bytes; /* of one part, without padding */
     uint64_t row_code_bytes, row_scale_bytes;
-    uint64_t bytes;                                      /* of the block, a multiple of SL_MATRIX_ALIGN */
+    uint64_t bytes; /* of the block, a multiple of SL_MATRIX_ALIGN */
 } sl_matrix_layout;
 
 /* Check a shape and compute its layout. Rules: rows, cols >= 1 and at most 2^28; affine: group in

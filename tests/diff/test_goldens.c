@@ -29,7 +29,9 @@ static bool collect(void *user, const char *bytes, size_t n) {
     return true;
 }
 
-static floats floats_for(size_t n) { return (floats){malloc(n * sizeof(float)), 0, n}; }
+static floats floats_for(size_t n) {
+    return (floats){malloc(n * sizeof(float)), 0, n};
+}
 
 static void check(sl_status st, const sl_error *err) {
     if (st)
@@ -56,7 +58,8 @@ static sl_engine *open_golden(const char *layout, uint64_t mem) {
 }
 
 /* Largest |ours - theirs| over max(1, max |theirs|) of any position. */
-static double worst(const float *ours, const float *theirs, size_t n_positions, size_t width, size_t *where) {
+static double worst(const float *ours, const float *theirs, size_t n_positions, size_t width,
+                    size_t *where) {
     double worst_error = 0;
     for (size_t p = 0; p < n_positions; p++) {
         double scale = 1, difference = 0;

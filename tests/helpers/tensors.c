@@ -53,7 +53,8 @@ test_tensor test_tensors_get(const test_tensors *t, const char *name) {
     const sl_json *entry = sl_json_member(t->header, name), *shape = sl_json_member(entry, "shape");
     uint64_t begin = 0;
     test_tensor out = {.n_elements = 1};
-    if (!entry || !sl_json_uint64(sl_json_element(sl_json_member(entry, "data_offsets"), 0), &begin))
+    if (!entry ||
+        !sl_json_uint64(sl_json_element(sl_json_member(entry, "data_offsets"), 0), &begin))
         die(name, "no such tensor");
     for (const sl_json *d = shape->child; d && out.n_dims < 4; d = d->next) {
         uint64_t n = 0;

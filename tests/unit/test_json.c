@@ -22,8 +22,10 @@ static void tree_keeps_order_and_values(void **state) {
     (void)state;
     sl_error err;
     sl_json *root;
-    assert_int_equal(parse("{\"b\": [1, 2.5, -3e2, true, null], \"a\": {\"x\": \"\\u00e9\\ud83d\\ude00\\n\"}}", &root, &err),
-                     SL_OK);
+    assert_int_equal(
+        parse("{\"b\": [1, 2.5, -3e2, true, null], \"a\": {\"x\": \"\\u00e9\\ud83d\\ude00\\n\"}}",
+              &root, &err),
+        SL_OK);
     assert_int_equal(root->n_children, 2);
     assert_string_equal(root->child->key, "b");
     double d;
@@ -39,9 +41,15 @@ static void numbers_round_correctly(void **state) {
     const struct {
         const char *text;
         double value;
-    } cases[] = {{"0.1", 0.1},     {"1e-06", 1e-06},   {"10000000.0", 1e7}, {"2.2250738585072014e-308", 2.2250738585072014e-308},
-                 {"-0", -0.0},     {"1e400", (double)INFINITY}, {"123456789012345678901234567890", 123456789012345678901234567890.0},
-                 {"0.30000000000000004", 0.30000000000000004}, {"9007199254740993", 9007199254740992.0}};
+    } cases[] = {{"0.1", 0.1},
+                 {"1e-06", 1e-06},
+                 {"10000000.0", 1e7},
+                 {"2.2250738585072014e-308", 2.2250738585072014e-308},
+                 {"-0", -0.0},
+                 {"1e400", (double)INFINITY},
+                 {"123456789012345678901234567890", 123456789012345678901234567890.0},
+                 {"0.30000000000000004", 0.30000000000000004},
+                 {"9007199254740993", 9007199254740992.0}};
     for (size_t i = 0; i < SL_COUNT(cases); i++) {
         double v = sl_json_parse_double(cases[i].text, strlen(cases[i].text));
         assert_memory_equal(&v, &cases[i].value, sizeof(v));
@@ -50,7 +58,8 @@ static void numbers_round_correctly(void **state) {
     sl_json *root;
     int64_t i;
     uint64_t u;
-    assert_int_equal(parse("[18446744073709551615, 18446744073709551616, 3.0, 3.5, -7]", &root, &err), SL_OK);
+    assert_int_equal(
+        parse("[18446744073709551615, 18446744073709551616, 3.0, 3.5, -7]", &root, &err), SL_OK);
     assert_true(sl_json_uint64(sl_json_element(root, 0), &u) && u == UINT64_MAX);
     assert_false(sl_json_uint64(sl_json_element(root, 1), &u));
     assert_true(sl_json_int64(sl_json_element(root, 2), &i) && i == 3);
@@ -61,10 +70,32 @@ static void numbers_round_correctly(void **state) {
 
 static void bad_text_is_refused(void **state) {
     (void)state;
-    const char *bad[] = {"",        "{",           "[1,]",        "{\"a\":1,}",  "{'a':1}",     "[01]",          "[1.]",      "[.5]",
-                         "[+1]",    "[1e]",        "nul",         "[1] 2",       "\"\\x\"",     "\"\\ud800\"",   "\"\\udc00\"", "\"\x01\"",
-                         "\"\xff\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"", "{\"a\" 1}",  "{\"a\":}",    "{\"a\":1 \"b\":2}", "\"abc",     "[NaN]",
-                         "{\"a\":1,\"a\":2}", "// x\n1"};
+    const char *bad[] = {"",
+                         "{",
+                         "[1,]",
+                         "{\"a\":1,}",
+                         "{'a':1}",
+                         "[01]",
+                         "[1.]",
+                         "[.5]",
+                         "[+1]",
+                         "[1e]",
+                         "nul",
+                         "[1] 2",
+                         "\"\\x\"",
+                         "\"\\ud800\"",
+                         "\"\\udc00\"",
+                         "\"\x01\"",
+                         "\"\xff\"",
+                         "\"\xc0\xaf\"",
+                         "\"\xed\xa0\x80\"",
+                         "{\"a\" 1}",
+                         "{\"a\":}",
+                         "{\"a\":1 \"b\":2}",
+                         "\"abc",
+                         "[NaN]",
+                         "{\"a\":1,\"a\":2}",
+                         "// x\n1"};
     for (size_t i = 0; i < SL_COUNT(bad); i++) {
         sl_error err;
         sl_json *root;
@@ -89,7 +120,8 @@ static void depth_is_bounded(void **state) {
 
 static void reader_skips_values(void **state) {
     (void)state;
-    const char *text = "{\"skip\": {\"a\": [1, {\"b\": 2}]}, \"n\": 5, \"skip2\": [], \"k\\n\": \"v\"}";
+    const char *text =
+        "{\"skip\": {\"a\": [1, {\"b\": 2}]}, \"n\": 5, \"skip2\": [], \"k\\n\": \"v\"}";
     sl_error err;
     sl_json_reader r;
     sl_json_reader_init(&r, text, strlen(text));

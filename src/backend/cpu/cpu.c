@@ -8,9 +8,13 @@
 #define PART_FLOATS ((size_t)1 << 13)    /* the same for elementwise work */
 #define ROW_UNIT 16u                     /* rows that stay together in a product */
 
-static sl_cpu_backend *cpu(sl_backend *be) { return (sl_cpu_backend *)be; }
+static sl_cpu_backend *cpu(sl_backend *be) {
+    return (sl_cpu_backend *)be;
+}
 
-static uint32_t threads(const sl_cpu_backend *c) { return sl_pool_threads(c->pool); }
+static uint32_t threads(const sl_cpu_backend *c) {
+    return sl_pool_threads(c->pool);
+}
 
 // Parts for n units of work of which `per_part` are worth a part; at most a few for each thread.
 static uint32_t parts_for(const sl_cpu_backend *c, uint64_t n, uint64_t per_part) {
@@ -95,8 +99,8 @@ static void scatter_part(void *ctx, uint32_t part, uint32_t thread) {
     }
 }
 
-static void cpu_scatter_add(sl_backend *be, float *y, const float *x, const float *a, const uint32_t *rows,
-                            uint32_t n, uint32_t d) {
+static void cpu_scatter_add(sl_backend *be, float *y, const float *x, const float *a,
+                            const uint32_t *rows, uint32_t n, uint32_t d) {
     sl_cpu_backend *c = cpu(be);
     element_job j = {.k = &c->k, .n = n, .d = d, .y = y, .x = x, .a = a, .rows = rows};
     j.parts = parts_for(c, (uint64_t)n * d, PART_FLOATS);
@@ -109,7 +113,9 @@ static void cpu_sigmoid(sl_backend *be, float *y, const float *x, size_t n) {
         y[i] = sl_sigmoidf(x[i]);
 }
 
-static void cpu_exp(sl_backend *be, float *y, const float *x, size_t n) { cpu(be)->k.exp(y, x, n); }
+static void cpu_exp(sl_backend *be, float *y, const float *x, size_t n) {
+    cpu(be)->k.exp(y, x, n);
+}
 
 static void cpu_row(sl_backend *be, const sl_matrix *w, uint32_t row, float *out) {
     cpu(be)->k.row(w, row, out);
@@ -155,10 +161,12 @@ typedef struct product_job {
     const sl_columns *x;
     const sl_product *list;
     uint32_t n, parts;
-    uint64_t n_units;  /* of ROW_UNIT rows, over the whole list */
+    uint64_t n_units; /* of ROW_UNIT rows, over the whole list */
 } product_job;
 
-static uint64_t units_of(const sl_product *p) { return (p->w.shape.rows + ROW_UNIT - 1) / ROW_UNIT; }
+static uint64_t units_of(const sl_product *p) {
+    return (p->w.shape.rows + ROW_UNIT - 1) / ROW_UNIT;
+}
 
 static void product_part(void *ctx, uint32_t part, uint32_t thread) {
     const product_job *j = ctx;
@@ -179,7 +187,8 @@ static void product_part(void *ctx, uint32_t part, uint32_t thread) {
 }
 
 // Products of one group size (0: dense weights).
-static void product_run(sl_cpu_backend *c, sl_packed *p, const sl_product *list, uint32_t n, uint32_t group) {
+static void product_run(sl_cpu_backend *c, sl_packed *p, const sl_product *list, uint32_t n,
+                        uint32_t group) {
     if (group && p->group != group) {
         c->k.group_sums(p->lane_sums, p->n, p->n_inputs, group, p->group_sums);
         p->group = group;
@@ -314,8 +323,8 @@ static void delta_prepare(void *ctx, uint32_t part, uint32_t thread) {
     slice(s->n_tokens, j->parts, part, &begin, &end);
     for (uint64_t t = begin; t < end; t++) {
         size_t gates = t * s->n_v_heads;
-        j->k->delta_gates(s->decay + gates, s->beta + gates, s->a + gates, s->b + gates, s->a_log, s->dt_bias,
-                          s->n_v_heads);
+        j->k->delta_gates(s->decay + gates, s->beta + gates, s->a + gates, s->b + gates, s->a_log,
+                          s->dt_bias, s->n_v_heads);
         float *q = s->mixed + t * j->n_channels;
         for (uint32_t h = 0; h < s->n_k_heads; h++, q += s->d_k)
             j->k->l2_norm(q, q, s->d_k, 1e-6f, q_scale);
@@ -377,7 +386,8 @@ static void cpu_delta(sl_backend *be, const sl_delta_step *s) {
     delta_job j = {.k = &c->k, .s = s};
     j.n_channels = 2 * s->n_k_heads * s->d_k + s->n_v_heads * s->d_v;
     j.slices = sl_delta_slices(s->d_v);
-    uint64_t mixed = (uint64_t)s->n_tokens * j.n_channels, out = (uint64_t)s->n_tokens * s->n_v_heads * s->d_v;
+    uint64_t mixed = (uint64_t)s->n_tokens * j.n_channels,
+             out = (uint64_t)s->n_tokens * s->n_v_heads * s->d_v;
     j.parts = parts_for(c, mixed, PART_FLOATS / 4);
     sl_pool_run(c->pool, j.parts, delta_conv, &j);
     j.parts = parts_for(c, mixed, PART_FLOATS);
