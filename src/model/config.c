@@ -106,6 +106,12 @@ static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
     return SL_OK;
 }
 
+// floor() for numbers far below 2^31.
+static double whole_below(double x) {
+    double whole = (double)(int32_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
 /* Rotary frequencies: theta^(-2i/n_rot), with YaRN's blend where asked for.
  * Sources: RoFormer (Su et al. 2021); YaRN (Peng et al. 2023). */
 static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
@@ -160,8 +166,8 @@ static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
     double high =
         (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_slow)) / (2 * log_theta);
     if (!sl_json_is(sl_json_member_set(scaling, "truncate"), SL_JSON_FALSE)) {
-        low = floor(low);
-        high = ceil(high);
+        low = whole_below(low);
+        high = -whole_below(-high);
     }
     low = low < 0 ? 0 : low;
     high = high > m->rope.n_rot - 1 ? m->rope.n_rot - 1 : high;

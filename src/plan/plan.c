@@ -197,7 +197,7 @@ static void describe_bytes(sl_buf *b, uint64_t bytes) {
     else if (bytes >= SL_MIB)
         sl_buf_printf(b, "%.1f MiB", (double)bytes / (double)SL_MIB);
     else
-        sl_buf_printf(b, "%.0f KiB", ceil((double)bytes / (double)SL_KIB));
+        sl_buf_printf(b, "%llu KiB", (unsigned long long)((bytes + SL_KIB - 1) / SL_KIB));
 }
 
 static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan_result *r,

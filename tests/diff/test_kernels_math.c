@@ -8,6 +8,7 @@
 
 #include "base/attr.h"
 #include "kernels/kernels.h"
+#include "kernels/ref/fma.h"
 
 static uint32_t n_points = 1000000;
 
@@ -344,9 +345,40 @@ static void products_are_sums(void) {
     }
 }
 
+static float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* The fused step without the instruction, against the C library's: any bits, sums that nearly cancel, and
+ * subnormal results. (Where this file is compiled for machines with the instruction, it tests that.) */
+static void fused_is_exact(void) {
+    for (uint32_t i = 0; i < n_points * 4; i++) {
+        const uint64_t r = random_u64(), q = random_u64();
+        uint32_t a = (uint32_t)r, b = (uint32_t)(r >> 32), c = (uint32_t)q;
+        if (i % 4 == 1) {
+            a = (a & 0x807fffff) | (uint32_t)(100 + (q >> 40) % 50) << 23;
+            b = (b & 0x807fffff) | (uint32_t)(110 + (q >> 48) % 30) << 23;
+            const float near_product = -float_of(a) * float_of(b);
+            memcpy(&c, &near_product, sizeof(c));
+            c += (uint32_t)((q >> 35) % 5) - 2;
+        } else if (i % 4 == 2) {
+            a = (a & 0x807fffff) | (uint32_t)(1 + (q >> 40) % 80) << 23;
+            b = (b & 0x807fffff) | (uint32_t)(40 + (q >> 48) % 60) << 23;
+            c = (c & 0x807fffff) | (uint32_t)((q >> 54) % 3) << 23;
+        }
+        const float found = sl__fmaf(float_of(a), float_of(b), float_of(c));
+        const float expected = fmaf(float_of(a), float_of(b), float_of(c));
+        CHECK((isnan(found) && isnan(expected)) || memcmp(&found, &expected, sizeof(found)) == 0,
+              "fused %08x %08x %08x", a, b, c);
+    }
+}
+
 int main(int argc, char **argv) {
     n_points = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : n_points;
     random_state = 7;
+    fused_is_exact();
     exp_is_accurate();
     sigmoid_is_accurate();
     softplus_is_accurate();

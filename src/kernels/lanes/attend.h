@@ -71,7 +71,7 @@ SL_INLINE float lanes_block_weights(float *e, uint32_t n, uint32_t at, float m) 
     return l_tree(sum);
 }
 
-/* acc = acc * shrink, then acc = fmaf(e[p], v_p, acc), p ascending, for 16 * n_vectors elements, the
+/* acc = acc * shrink, then acc = sl__fmaf(e[p], v_p, acc), p ascending, for 16 * n_vectors elements, the
  * last vector with `rest` of them. */
 SL_INLINE void lanes_accumulate(float *acc, const float *v, size_t v_stride, const float *e,
                                 uint32_t n, float shrink, int n_vectors, uint32_t rest) {
@@ -118,7 +118,7 @@ static void lanes_attend(const sl_attend_args *args) {
         float e[SL_ATTEND_BLOCK];
         const float m_new = lanes_block_scores(args, begin, end, e, m);
         const float shrink = ref_expf(m - m_new);
-        l = fmaf(l, shrink, lanes_block_weights(e, end - begin, begin - grid, m_new));
+        l = sl__fmaf(l, shrink, lanes_block_weights(e, end - begin, begin - grid, m_new));
         const float *v = args->v + begin * args->v_stride;
         uint32_t i = 0;
         for (; i + SL_LANES * L_WIDE <= d_v; i += SL_LANES * L_WIDE) {

@@ -8,7 +8,7 @@
 static float ref_dot(const float *q, const float *k, uint32_t d) {
     float a[SL_LANES] = {0.0f};
     for (uint32_t i = 0; i < d; i++) {
-        a[i % SL_LANES] = fmaf(q[i], k[i], a[i % SL_LANES]);
+        a[i % SL_LANES] = sl__fmaf(q[i], k[i], a[i % SL_LANES]);
     }
     return sl__ref_tree(a);
 }
@@ -40,14 +40,14 @@ void SL_REF(attend)(const sl_attend_args *args) {
             e[p - grid] = ref_expf(e[p - grid] - m_new);
             lanes[(p - grid) % SL_LANES] = lanes[(p - grid) % SL_LANES] + e[p - grid];
         }
-        l = fmaf(l, shrink, sl__ref_tree(lanes));
+        l = sl__fmaf(l, shrink, sl__ref_tree(lanes));
         for (uint32_t i = 0; i < d_v; i++) {
             acc[i] = acc[i] * shrink;
         }
         for (uint32_t p = begin; p < end; p++) {
             const float *v = args->v + p * args->v_stride;
             for (uint32_t i = 0; i < d_v; i++) {
-                acc[i] = fmaf(e[p - grid], v[i], acc[i]);
+                acc[i] = sl__fmaf(e[p - grid], v[i], acc[i]);
             }
         }
         m = m_new;

@@ -16,7 +16,7 @@ void SL_REF(conv_silu)(float *y, size_t y_stride, const float *x, size_t x_strid
                 const float u = at < history ? tail[(size_t)at * n_channels + c]
                                              : x[(size_t)(at - history) * x_stride + c];
                 const float tap = taps[(size_t)j * n_channels + c];
-                sum = j == 0 ? tap * u : fmaf(tap, u, sum);
+                sum = j == 0 ? tap * u : sl__fmaf(tap, u, sum);
             }
             y[(size_t)t * y_stride + c] = ref_siluf(sum);
         }

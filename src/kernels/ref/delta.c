@@ -19,15 +19,15 @@ static float ref_delta_column(float *s, const float *q, const float *k, float v,
                               float beta, uint32_t d_k) {
     float c[4] = {0.0f};
     for (uint32_t i = 0; i < d_k; i++) {
-        c[i % 4] = fmaf(s[i * SL_DELTA_SLICE], k[i], c[i % 4]);
+        c[i % 4] = sl__fmaf(s[i * SL_DELTA_SLICE], k[i], c[i % 4]);
     }
     const float kv = decay * ((c[0] + c[1]) + (c[2] + c[3]));
     const float dv = beta * (v - kv);
     float o[4] = {0.0f};
     for (uint32_t i = 0; i < d_k; i++) {
-        const float updated = fmaf(k[i], dv, decay * s[i * SL_DELTA_SLICE]);
+        const float updated = sl__fmaf(k[i], dv, decay * s[i * SL_DELTA_SLICE]);
         s[i * SL_DELTA_SLICE] = updated;
-        o[i % 4] = fmaf(updated, q[i], o[i % 4]);
+        o[i % 4] = sl__fmaf(updated, q[i], o[i % 4]);
     }
     return (o[0] + o[1]) + (o[2] + o[3]);
 }

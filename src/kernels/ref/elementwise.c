@@ -12,7 +12,7 @@ void SL_REF(add)(float *y, const float *x, size_t n) {
 
 void SL_REF(axpy)(float *y, float a, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        y[i] = fmaf(a, x[i], y[i]);
+        y[i] = sl__fmaf(a, x[i], y[i]);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/ref/fma.h"
 #include "kernels/ref/widen.h"
 
 static inline double sl__double_of_bits(uint64_t bits) {
@@ -31,17 +32,17 @@ static inline float ref_expf(float x) {
     const float magic = 0x1.8p23f;
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const float z = fmaf(x, 0x1.715476p+0f, magic);
+    const float z = sl__fmaf(x, 0x1.715476p+0f, magic);
     const float n = z - magic;
-    float r = fmaf(n, -0x1.62e400p-1f, x);
-    r = fmaf(n, -0x1.7f7d1cp-20f, r);
+    float r = sl__fmaf(n, -0x1.62e400p-1f, x);
+    r = sl__fmaf(n, -0x1.7f7d1cp-20f, r);
     float p = 0x1.a01a02p-13f;
-    p = fmaf(p, r, 0x1.6c16c2p-10f);
-    p = fmaf(p, r, 0x1.111112p-7f);
-    p = fmaf(p, r, 0x1.555556p-5f);
-    p = fmaf(p, r, 0x1.555556p-3f);
-    p = fmaf(p, r, 0.5f);
-    p = fmaf(p, r * r, r);
+    p = sl__fmaf(p, r, 0x1.6c16c2p-10f);
+    p = sl__fmaf(p, r, 0x1.111112p-7f);
+    p = sl__fmaf(p, r, 0x1.555556p-5f);
+    p = sl__fmaf(p, r, 0x1.555556p-3f);
+    p = sl__fmaf(p, r, 0.5f);
+    p = sl__fmaf(p, r * r, r);
     p = p + 1.0f;
     const int32_t exponent = (int32_t)(sl__bits_of_float(z) - 0x4b400000u);
     const int32_t half = exponent >> 1;

@@ -1,4 +1,4 @@
-/* Reference: norms. The sum of squares runs over 16 lanes: a_{i mod 16} = fmaf(x_i, x_i, a_{i mod 16})
+/* Reference: norms. The sum of squares runs over 16 lanes: a_{i mod 16} = sl__fmaf(x_i, x_i, a_{i mod 16})
  * from +0, then the tree. */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 static float ref_sum_of_squares(const float *x, uint32_t n) {
     float a[SL_LANES] = {0.0f};
     for (uint32_t i = 0; i < n; i++) {
-        a[i % SL_LANES] = fmaf(x[i], x[i], a[i % SL_LANES]);
+        a[i % SL_LANES] = sl__fmaf(x[i], x[i], a[i % SL_LANES]);
     }
     return sl__ref_tree(a);
 }

@@ -1,11 +1,11 @@
 /* Reference: products of a weight matrix with packed columns, and single rows widened.
  *
  * Every weight type is one story: lane i of block b owns inputs 128b + 8i .. 128b + 8i + 7. Its eight
- * products are chained, p = w_0 x_0, p = fmaf(w_j, x_j, p), and the lane takes p in once per block:
- *   affine  w_j = code - C with C = 2^(bits-1);  a = fmaf(scale, p, a)
+ * products are chained, p = w_0 x_0, p = sl__fmaf(w_j, x_j, p), and the lane takes p in once per block:
+ *   affine  w_j = code - C with C = 2^(bits-1);  a = sl__fmaf(scale, p, a)
  *   dense   w_j the weight itself;               a = a + p
- * Affine lanes start from the biases: a_{g mod 16} = fmaf(B_g, xsum_g, a_{g mod 16}), g ascending from
- * +0, B_g = fmaf(C, scale_g, bias_g). What lies past the last input counts as x = +0 with code C,
+ * Affine lanes start from the biases: a_{g mod 16} = sl__fmaf(B_g, xsum_g, a_{g mod 16}), g ascending from
+ * +0, B_g = sl__fmaf(C, scale_g, bias_g). What lies past the last input counts as x = +0 with code C,
  * scale +0, weight +0. */
 #include <math.h>
 #include <string.h>
@@ -54,8 +54,8 @@ static inline void ref_affine(const sl_matrix *w, uint32_t row_begin, uint32_t r
             for (uint32_t g = 0; g < n_groups; g++) {
                 const float scale = sl__widen(w->scales, scale_dtype, row_groups + g);
                 const float bias = sl__widen(w->biases, scale_dtype, row_groups + g);
-                const float b = fmaf((float)centre, scale, bias);
-                a[g % SL_LANES] = fmaf(b, xsum[g], a[g % SL_LANES]);
+                const float b = sl__fmaf((float)centre, scale, bias);
+                a[g % SL_LANES] = sl__fmaf(b, xsum[g], a[g % SL_LANES]);
             }
             for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
                 const float *xb = xc.x + (size_t)8 * b * xc.step;
@@ -72,9 +72,9 @@ static inline void ref_affine(const sl_matrix *w, uint32_t row_begin, uint32_t r
                         const int32_t code = (int32_t)(eight >> (bits * j) & mask);
                         const float c = at < n_inputs ? (float)(code - centre) : 0.0f;
                         const float xj = xb[j * xc.step + i];
-                        p = j == 0 ? c * xj : fmaf(c, xj, p);
+                        p = j == 0 ? c * xj : sl__fmaf(c, xj, p);
                     }
-                    a[i] = fmaf(scale, p, a[i]);
+                    a[i] = sl__fmaf(scale, p, a[i]);
                 }
             }
             y[column * y_stride + row] = sl__ref_tree(a);
@@ -99,7 +99,7 @@ static inline void ref_dense(const sl_matrix *w, uint32_t row_begin, uint32_t ro
                         const float wj =
                             at < n_inputs ? sl__widen(w->codes, dtype, row_at + at) : 0.0f;
                         const float xj = xb[j * xc.step + i];
-                        p = j == 0 ? wj * xj : fmaf(wj, xj, p);
+                        p = j == 0 ? wj * xj : sl__fmaf(wj, xj, p);
                     }
                     a[i] = a[i] + p;
                 }
@@ -154,6 +154,6 @@ void SL_REF(row)(const sl_matrix *w, uint32_t row, float *out) {
         const uint32_t code = eight >> (bits * (i % 8)) & ((1u << bits) - 1);
         const float scale = sl__widen(w->scales, s->scale_dtype, row_groups + i / s->group);
         const float bias = sl__widen(w->biases, s->scale_dtype, row_groups + i / s->group);
-        out[i] = fmaf((float)code, scale, bias);
+        out[i] = sl__fmaf((float)code, scale, bias);
     }
 }

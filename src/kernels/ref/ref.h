@@ -1,13 +1,14 @@
 /* The reference kernels: kernels.h says what each computes, docs/numerics.md how. They are written to
  * be read and never tuned; they are the definition that every other kernel is compared with.
  *
- * The sources are built twice on x86: as they are, for any machine (fmaf is then a call into libm,
- * exact and slow), and through x86/ref_fma.c for machines that fuse in hardware. SL_REF() keeps the
+ * The sources are built twice on x86: as they are, for any machine (a fused step then takes
+ * several operations, see fma.h), and through x86/ref_fma.c for machines that fuse in hardware. SL_REF() keeps the
  * names of the two apart. */
 #ifndef SL_KERNELS_REF_REF_H
 #define SL_KERNELS_REF_REF_H
 
 #include "kernels/kernels.h"
+#include "kernels/ref/fma.h"
 
 #ifdef SL_REF_FMA
 #define SL_REF(name) sl__ref_fma_##name

@@ -10,7 +10,7 @@ void SL_REF(rope_half)(float *x, const float *cos, const float *sin, uint32_t n_
         const float v = x[i + h];
         const float v_sin = v * sin[i];
         const float u_sin = u * sin[i];
-        x[i] = fmaf(u, cos[i], -v_sin);
-        x[i + h] = fmaf(v, cos[i], u_sin);
+        x[i] = sl__fmaf(u, cos[i], -v_sin);
+        x[i + h] = sl__fmaf(v, cos[i], u_sin);
     }
 }
