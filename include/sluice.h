@@ -9,7 +9,8 @@
  * - Text is UTF-8. Paths are what open(2) takes. Strings are NUL-terminated unless a length goes along.
  * - The library never prints, exits, aborts on input, or installs signal handlers.
  * - Options structs are set up by their _init function and then changed; a zero means the default.
- * - Threads: functions without an object may run on any thread. An engine and its session belong to
+ * - Threads: functions without an object may run on any thread. Threads that the library starts block all
+ *   signals. An engine and its session belong to
  *   one thread at a time, except for sl_session_cancel() and sl_engine_telemetry(), which any thread
  *   may call while another one works.
  *
@@ -267,7 +268,8 @@ SL_PUBLIC sl_status sl_engine_memory(const sl_engine *engine, sl_memory_info *ou
  * Model tools
  * ============================================================================================ */
 
-/* Where a model lives. A name with a slash, or one that exists as a folder, is a path; any other is
+/* Where a model lives. A name with a slash, or one that exists as a folder (or as a .json, .jinja or GGUF
+ * file, for the calls that take one), is a path; any other is
  * looked for under $SLUICE_HOME/models, by default the XDG data folder (~/.local/share/sluice).
  * Writes the path into out (cap bytes). Does not check that it exists. */
 SL_PUBLIC sl_status sl_model_path(const char *model, char *out, size_t cap, sl_error *err);

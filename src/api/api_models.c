@@ -32,14 +32,37 @@ sl_status sl_models_folder(char *out, size_t cap, sl_error *err) {
     return SL_OK;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static bool is_foreign(const char *name) {
+    static const char *const endings[] = {".gguf", ".ggml", ".bin",  ".pth",
+                                          ".pt",   ".npz",  ".onnx", ".h5"};
+    for (size_t i = 0; i < SL_COUNT(endings); i++)
+        if (ends_with(name, endings[i]))
+            return true;
+    return false;
+}
+
+// A folder, or a file of a kind that some verb takes as its model: any other file does not hide a name.
+static bool is_model_path(const char *model) {
+    sl_path_info info;
+    sl_error ignored;
+    if (strchr(model, '/'))
+        return true;
+    if (sl_path_stat(model, &info, &ignored))
+        return false;
+    return info.kind == SL_PATH_FOLDER ||
+           (info.kind == SL_PATH_FILE &&
+            (ends_with(model, ".json") || ends_with(model, ".jinja") || is_foreign(model)));
+}
+
 sl_status sl_model_path(const char *model, char *out, size_t cap, sl_error *err) {
-    sl_path_info info = {.kind = SL_PATH_NONE};
     if (!*model)
         return sl_fail(err, SL_ERR_ARGUMENT, "the name of the model is empty");
-    sl_error ignored;
-    bool is_path =
-        strchr(model, '/') || (!sl_path_stat(model, &info, &ignored) && info.kind != SL_PATH_NONE);
-    if (is_path) {
+    if (is_model_path(model)) {
         if (strlen(model) >= cap)
             return sl_fail(err, SL_ERR_ARGUMENT, "the path is longer than %zu bytes", cap - 1);
         memcpy(out, model, strlen(model) + 1);
@@ -60,20 +83,6 @@ static bool is_kind(const char *folder, const char *name, sl_path_kind kind) {
 
 static bool has_file(const char *folder, const char *name) {
     return is_kind(folder, name, SL_PATH_FILE);
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
-static bool is_foreign(const char *name) {
-    static const char *const endings[] = {".gguf", ".ggml", ".bin",  ".pth",
-                                          ".pt",   ".npz",  ".onnx", ".h5"};
-    for (size_t i = 0; i < SL_COUNT(endings); i++)
-        if (ends_with(name, endings[i]))
-            return true;
-    return false;
 }
 
 sl_model_kind sl_model_kind_of(const char *path) {

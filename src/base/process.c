@@ -56,7 +56,7 @@ sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err) {
 }
 
 // Calls fn for every line of /proc/self/maps; lines longer than the buffer are cut.
-static void each_mapping(void (*fn)(const char *line)) {
+static void each_mapping(void (*fn)(const char *line, uint64_t *sum), uint64_t *sum) {
     char text[1024];
     size_t used = 0;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -71,7 +71,7 @@ static void each_mapping(void (*fn)(const char *line)) {
         char *line = text, *end;
         while ((end = strchr(line, '\n'))) {
             *end = '\0';
-            fn(line);
+            fn(line, sum);
             line = end + 1;
         }
         used -= (size_t)(line - text);
@@ -82,18 +82,21 @@ static void each_mapping(void (*fn)(const char *line)) {
     (void)close(fd);
 }
 
-static void populate_mapping(const char *line) {
+static void populate_mapping(const char *line, uint64_t *sum) {
     unsigned long long begin, end, inode;
     char access[5], device[16];
     if (sscanf(line, "%llx-%llx %4s %*x %15s %llu", &begin, &end, access, device, &inode) != 5)
         return;
-    if (inode == 0 || access[0] != 'r')
+    if (inode == 0 || access[0] != 'r' || access[1] == 'w')
         return;
+    *sum += end - begin;
     (void)madvise((void *)(uintptr_t)begin, (size_t)(end - begin), MADV_POPULATE_READ);
 }
 
-void sl_process_populate(void) {
-    each_mapping(populate_mapping);
+uint64_t sl_process_populate(void) {
+    uint64_t bytes = 0;
+    each_mapping(populate_mapping, &bytes);
+    return bytes;
 }
 
 uint64_t sl_memory_available(void) {

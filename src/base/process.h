@@ -17,9 +17,10 @@ typedef struct sl_process_memory {
 /* From /proc/self/status. */
 SL_MUST_USE sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err);
 
-/* Fault in every file-backed page of this process's code and constants (the program and its
- * libraries), so that later code paths cannot grow the resident set. Best effort. */
-void sl_process_populate(void);
+/* Fault in every page of this process's code and constants: the mappings of the program and its libraries
+ * that cannot be written to. Later code paths then cannot grow the resident set. Returns their bytes, which do
+ * not depend on what ran before. Best effort. */
+uint64_t sl_process_populate(void);
 
 /* MemAvailable of the machine, or 0 when it cannot be read. */
 uint64_t sl_memory_available(void);

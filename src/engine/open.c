@@ -29,15 +29,12 @@ static uint32_t reader_depth(const sl_engine_setup *setup) {
 
 uint64_t sl__engine_code_bytes(void) {
     sl_process_memory m;
-    sl_process_populate();
-    if (sl_process_memory_read(&m, NULL))
-        return 0;
-    // File pages are exact now. What the program itself allocates is small and varies: a fixed
-    // allowance covers it, unless the caller already holds more.
-    uint64_t data = SL_PROCESS_DATA_BYTES;
-    if (m.anonymous_bytes > data / 2)
+    uint64_t code = sl_process_populate(), data = SL_PROCESS_DATA_BYTES;
+    // What the program itself allocates is small and varies: a fixed allowance covers it, unless the
+    // caller already holds more.
+    if (!sl_process_memory_read(&m, NULL) && m.anonymous_bytes > data / 2)
         data = m.anonymous_bytes + data / 2;
-    return m.file_bytes + data;
+    return code + data;
 }
 
 static uint32_t threads_of(const sl_engine_setup *setup) {

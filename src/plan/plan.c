@@ -160,7 +160,7 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
             SL_MAX(sl_tok_workspace_bytes((size_t)SL_MIN(r->text_max, SL_TEXT_PIECE_MAX)),
                    r->text_max * SL_RENDER_BYTES_PER_BYTE + SL_RENDER_BYTES_BASE);
         // The caller's copies: the conversation as JSON, the rendered prompt, its tokens.
-        uint64_t client = in->process ? 3 * r->text_max + 4 * (uint64_t)n_ctx : 0;
+        uint64_t client = in->process ? 2 * r->text_max + 4 * ((uint64_t)n_ctx + 1) : 0;
         a[SL_ACCOUNT_TEXT] =
             page_up(SL_ALIGN_UP(store->tokenizer.bytes, 64) + sl_plan_template_bytes(store) +
                     SL_ALIGN_UP(r->text_workspace_bytes, 64)) +
