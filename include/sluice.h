@@ -212,9 +212,9 @@ typedef struct sl_generate_request {
     uint32_t max_tokens;     /* 0: until the context is full */
     const char *const *stop; /* strings that end the answer; they are not part of it */
     size_t n_stop;           /* at most 16 of at most 256 bytes */
-    bool parse;              /* split the answer into text, reasoning and tool calls */
-    bool in_reasoning;       /* with parse: the prompt ends inside the thinking block */
-    const char *tools_json;  /* with parse: the tools' schemas, to type arguments; or NULL */
+    bool parse; /* split the answer into text, reasoning and tool calls; a prompt that ends
+                                with the mark that opens thinking starts inside it */
+    const char *tools_json; /* with parse: the tools' schemas, to type arguments; or NULL */
     /* Called on the caller's thread. Complete UTF-8 characters only. Return false to stop. */
     bool (*on_piece)(void *user, sl_piece kind, const char *bytes, size_t n);
     bool (*on_token)(void *user,

@@ -274,6 +274,29 @@ static sl_status generate(sl_session *session, stream *s, sl_generate_result *ou
     return st;
 }
 
+// Whether the prompt's text ends with the mark that opens thinking, white space behind it aside.
+static bool prompt_opens_thinking(const sl_engine *e, const sl_generate_request *r) {
+    const char *mark = e->answer_format->think_begin;
+    char end[4 * SL_ANSWER_MARKER_MAX];
+    size_t n = 0;
+    if (!mark)
+        return false;
+    // The last tokens' bytes, from the back of the buffer to its front.
+    for (size_t i = r->n_prompt; i > 0 && n < sizeof(end); i--) {
+        const char *bytes;
+        size_t len;
+        if (!sl_tok_token_bytes(&e->tokenizer, r->prompt[i - 1], &bytes, &len))
+            break;
+        size_t take = SL_MIN(len, sizeof(end) - n);
+        n += take;
+        memcpy(end + sizeof(end) - n, bytes + len - take, take);
+    }
+    const char *text = end + sizeof(end) - n;
+    while (n && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        n--;
+    return n >= strlen(mark) && memcmp(text + n - strlen(mark), mark, strlen(mark)) == 0;
+}
+
 /* The parser of the answer, its buffers and the tools' schemas: in the text workspace, which nothing else uses
  * while an answer is generated. */
 static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
@@ -289,8 +312,8 @@ static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
     char *call = sl_arena_alloc(workspace, cap, 1), *json = sl_arena_alloc(workspace, 2 * cap, 1);
     if (!call || !json)
         return sl_arena_full(workspace, 3 * cap, err);
-    sl_answer_init(&s->answer, e->answer_format, r->in_reasoning, tools, call, cap, json, 2 * cap,
-                   on_answer, s);
+    sl_answer_init(&s->answer, e->answer_format, prompt_opens_thinking(e, r), tools, call, cap,
+                   json, 2 * cap, on_answer, s);
     return SL_OK;
 }
 

@@ -160,16 +160,6 @@ int cli_talk_tokenize(cli_talk *t) {
     return CLI_EXIT_OK;
 }
 
-// The prompt ends inside the thinking block when its last mark is an opening one.
-static bool ends_in_reasoning(const cli_buffer *text) {
-    static const char mark[] = "<think>";
-    size_t n = text->n;
-    while (n > 0 && (text->bytes[n - 1] == '\n' || text->bytes[n - 1] == ' '))
-        n--;
-    return n >= sizeof(mark) - 1 &&
-           memcmp(text->bytes + n - (sizeof(mark) - 1), mark, sizeof(mark) - 1) == 0;
-}
-
 /* ---- answer ---------------------------------------------------------------------------------- */
 
 // With --json the pieces are kept in the text buffer as they come: kind, length, bytes. Pieces of a
@@ -289,7 +279,6 @@ int cli_talk_generate(cli_talk *t, const char *tools, bool keep_in_request) {
     request.stop = c->args.stop;
     request.n_stop = c->args.n_stop;
     request.parse = !cli_given(c, CLI_RAW);
-    request.in_reasoning = request.parse && ends_in_reasoning(&t->text);
     request.tools_json = tools;
     request.on_piece = on_piece;
     request.on_token = on_token;
