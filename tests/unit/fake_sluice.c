@@ -337,8 +337,7 @@ sl_status sl_session_generate(sl_session *session, const sl_generate_request *re
         while (say(&a, SL_PIECE_TEXT, "word ")) {
         }
     } else if (strcmp(message, "think") == 0) {
-        if ((!request->in_reasoning || say(&a, SL_PIECE_REASONING, "hm")) &&
-            say(&a, SL_PIECE_TEXT, "thought"))
+        if (say(&a, SL_PIECE_REASONING, "hm") && say(&a, SL_PIECE_TEXT, "thought"))
             result->finish = SL_FINISH_STOP;
     } else if (strcmp(message, "tool") == 0) {
         if (say(&a, SL_PIECE_TEXT, "calling") &&
