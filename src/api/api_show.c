@@ -142,7 +142,7 @@ static void show_text(const sl_store *store, const char *path, sl_buf *b) {
     add_size(b, "sum", store->model_bytes, "");
     sl_buf_printf(b, "\ntokenizer %s, chat template %s\n", store->tokenizer.bytes ? "yes" : "none",
                   store->chat_template.bytes ? "yes" : "none");
-    if (store->converter)
+    if (store->converter && *store->converter)
         sl_buf_printf(b, "converted by %s from %s\n", store->converter, store->source);
 }
 
