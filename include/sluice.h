@@ -260,7 +260,9 @@ typedef struct sl_memory_info {
     uint64_t peak_bytes; /* max(VmHWM + VmPTE + kernel estimate, the peak of our own cgroup) */
     uint64_t rss_bytes, rss_peak_bytes, page_table_bytes, kernel_bytes;
     uint64_t cgroup_peak_bytes; /* 0: no cgroup of our own */
-    uint64_t cached_bytes;      /* page cache of the store's files (mincore) */
+    /* Page cache of the store's files (mincore). UINT64_MAX: the kernel does not say, since the files
+     * belong to another user and cannot be written. */
+    uint64_t cached_bytes;
 } sl_memory_info;
 SL_PUBLIC sl_status sl_engine_memory(const sl_engine *engine, sl_memory_info *out, sl_error *err);
 

@@ -246,6 +246,10 @@ static sl_status cached_bytes(const sl_store *store, uint64_t *out, sl_error *er
         const sl_file *f = i < SL_COUNT(files) ? files[i] : &store->experts[i - SL_COUNT(files)];
         uint64_t bytes = 0;
         sl_status st = f->fd >= 0 ? sl_file_cached_bytes(f, &bytes, err) : SL_OK;
+        if (st == SL_ERR_UNSUPPORTED) {
+            *out = UINT64_MAX;
+            return SL_OK;
+        }
         if (st)
             return st;
         *out += bytes;
