@@ -71,7 +71,7 @@ SL_INLINE float lanes_block_weights(float *e, uint32_t n, uint32_t at, float m) 
     return l_tree(sum);
 }
 
-/* acc = acc * shrink, then acc = sl__fmaf(e[p], v_p, acc), p ascending, for 16 * n_vectors elements, the
+/* acc = acc * shrink, then acc = fmaf(e[p], v_p, acc), p ascending, for 16 * n_vectors elements, the
  * last vector with `rest` of them. */
 SL_INLINE void lanes_accumulate(float *acc, const float *v, size_t v_stride, const float *e,
                                 uint32_t n, float shrink, int n_vectors, uint32_t rest) {

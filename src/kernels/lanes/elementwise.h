@@ -2,8 +2,6 @@
 #ifndef SL_KERNELS_LANES_ELEMENTWISE_H
 #define SL_KERNELS_LANES_ELEMENTWISE_H
 
-#include <math.h>
-
 /* Run `body` over 0 .. n-1 with LOAD and STORE of whole vectors, then once with those of the rest. */
 #define EACH_VECTOR(n, body)                                                                       \
     size_t i = 0;                                                                                  \
@@ -66,7 +64,7 @@ SL_INLINE float lanes_sum_of_squares(const float *x, uint32_t n) {
 
 SL_INLINE lanes lanes_rms_factor(const float *x, uint32_t n, float eps) {
     const float mean = lanes_sum_of_squares(x, n) / (float)n;
-    return l_set1(1.0f / sqrtf(mean + eps));
+    return l_set1(1.0f / sl__sqrtf(mean + eps));
 }
 
 static void lanes_rms_norm(float *y, const float *x, const float *w, uint32_t n, float eps) {
@@ -86,7 +84,7 @@ static void lanes_rms_norm_gated(float *y, const float *x, const float *w, const
 }
 
 static void lanes_l2_norm(float *y, const float *x, uint32_t n, float eps, float scale) {
-    const lanes r = l_set1(1.0f / sqrtf(lanes_sum_of_squares(x, n) + eps));
+    const lanes r = l_set1(1.0f / sl__sqrtf(lanes_sum_of_squares(x, n) + eps));
     const lanes s = l_set1(scale);
 #define BODY(LOAD, STORE) STORE(y + i, l_mul(l_mul(LOAD(x + i), r), s));
     EACH_VECTOR(n, BODY)

@@ -1,6 +1,4 @@
 /* Reference: causal depthwise convolution with SiLU. The first tap is a product, the others fused. */
-#include <math.h>
-
 #include "kernels/ref/math.h"
 #include "kernels/ref/ref.h"
 

@@ -1,7 +1,5 @@
 /* Reference: the gated delta rule as the plain recurrence, column by column. Sums over the key's
  * elements run in four chains i mod 4, joined as (c0 + c1) + (c2 + c3). */
-#include <math.h>
-
 #include "kernels/ref/math.h"
 #include "kernels/ref/ref.h"
 

@@ -1,6 +1,4 @@
 /* Reference: one output per input, no order to keep. */
-#include <math.h>
-
 #include "kernels/ref/math.h"
 #include "kernels/ref/ref.h"
 

@@ -1,12 +1,13 @@
-/* Fused multiply-add, exactly as IEEE 754 defines it, with one rounding: the instruction where the file is
- * compiled for machines that have it, and arithmetic in double otherwise. No call into libm, whose pages
- * would count against every budget. */
+/* Fused multiply-add and square root exactly as IEEE 754 defines them, without a call into libm, whose
+ * pages would count against every budget. */
 #ifndef SL_KERNELS_REF_FMA_H
 #define SL_KERNELS_REF_FMA_H
 
 #include <stdint.h>
 #include <string.h>
 
+/* a * b + c with one rounding: the instruction where the file is compiled for machines that have it,
+ * arithmetic in double otherwise. */
 static inline float sl__fmaf(float a, float b, float c) {
 #if defined(__FMA__) || defined(__aarch64__)
     return __builtin_fmaf(a, b, c);
@@ -30,6 +31,11 @@ static inline float sl__fmaf(float a, float b, float c) {
     }
     return (float)s;
 #endif
+}
+
+/* Every machine that we build for has the instruction; the builtin is it in unoptimised builds too. */
+static inline float sl__sqrtf(float x) {
+    return __builtin_sqrtf(x);
 }
 
 #endif

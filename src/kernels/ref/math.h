@@ -6,7 +6,6 @@
 #ifndef SL_KERNELS_REF_MATH_H
 #define SL_KERNELS_REF_MATH_H
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -1,13 +1,12 @@
 /* Reference: products of a weight matrix with packed columns, and single rows widened.
  *
  * Every weight type is one story: lane i of block b owns inputs 128b + 8i .. 128b + 8i + 7. Its eight
- * products are chained, p = w_0 x_0, p = sl__fmaf(w_j, x_j, p), and the lane takes p in once per block:
- *   affine  w_j = code - C with C = 2^(bits-1);  a = sl__fmaf(scale, p, a)
+ * products are chained, p = w_0 x_0, p = fmaf(w_j, x_j, p), and the lane takes p in once per block:
+ *   affine  w_j = code - C with C = 2^(bits-1);  a = fmaf(scale, p, a)
  *   dense   w_j the weight itself;               a = a + p
- * Affine lanes start from the biases: a_{g mod 16} = sl__fmaf(B_g, xsum_g, a_{g mod 16}), g ascending from
- * +0, B_g = sl__fmaf(C, scale_g, bias_g). What lies past the last input counts as x = +0 with code C,
+ * Affine lanes start from the biases: a_{g mod 16} = fmaf(B_g, xsum_g, a_{g mod 16}), g ascending from
+ * +0, B_g = fmaf(C, scale_g, bias_g). What lies past the last input counts as x = +0 with code C,
  * scale +0, weight +0. */
-#include <math.h>
 #include <string.h>
 
 #include "kernels/ref/ref.h"

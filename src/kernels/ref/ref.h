@@ -1,9 +1,9 @@
 /* The reference kernels: kernels.h says what each computes, docs/numerics.md how. They are written to
  * be read and never tuned; they are the definition that every other kernel is compared with.
  *
- * The sources are built twice on x86: as they are, for any machine (a fused step then takes
- * several operations, see fma.h), and through x86/ref_fma.c for machines that fuse in hardware. SL_REF() keeps the
- * names of the two apart. */
+ * The sources are built twice on x86: as they are, for any machine (a fused step then takes several
+ * operations, see fma.h), and through x86/ref_fma.c for machines that fuse in hardware. SL_REF() keeps
+ * the names of the two apart. */
 #ifndef SL_KERNELS_REF_REF_H
 #define SL_KERNELS_REF_REF_H
 

@@ -1,6 +1,4 @@
 /* Reference: rotary embedding. */
-#include <math.h>
-
 #include "kernels/ref/ref.h"
 
 void SL_REF(rope_half)(float *x, const float *cos, const float *sin, uint32_t n_rot) {
