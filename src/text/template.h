@@ -50,7 +50,7 @@ typedef struct sl_template_limits {
 /* Limits that no sensible template meets: 20 million steps, 64 MiB, depth 300. */
 sl_template_limits sl_template_limits_default(int64_t now_unix);
 
-/* Parse a template. Its tree and a copy of its source live in arena (4 to 6 times the source's
+/* Parse a template. Its tree and a copy of its source live in arena (some 6 times the source's
  * length), which must outlive *out; src may go. Any thread.
  * Errors: SL_ERR_SYNTAX (malformed), SL_ERR_UNSUPPORTED (outside the subset), both with line and
  * column; SL_ERR_MEMORY (arena full). On error *out is NULL. */

@@ -20,7 +20,7 @@
 typedef struct tpl_callable tpl_callable;
 typedef struct tpl_node tpl_node;
 
-// What a, b, c and the union hold, by kind. "..." is a chain through next.
+// What a, b and the union hold, by kind. "..." is a chain through next.
 typedef enum tpl_kind {
     // Expressions.
     TPL_ABSENT, // an index of a slice that is not given
@@ -59,7 +59,7 @@ typedef enum tpl_kind {
     TPL_SET,          // a target; b value
     TPL_SET_BLOCK,    // a target; b filters around TPL_SUBJECT; c... body
     TPL_FILTER_BLOCK, // b filters around TPL_SUBJECT; c... body
-    TPL_MACRO,        // a... TPL_PARAM; b... body; c the macro before it in the template; text, len
+    TPL_MACRO,        // a... TPL_PARAM; b... body; text, len
     TPL_PARAM,        // a default or NULL; text, len
     TPL_WITH,         // a... target, value, target, value; b... body
     TPL_BREAK,
@@ -96,15 +96,16 @@ struct tpl_node {
     uint8_t op;
     uint8_t height; // of the tree below, at most SL_TEMPLATE_HEIGHT_MAX
     uint32_t at;    // offset in the source, for messages
+    uint32_t len;   // of text
     tpl_node *next;
-    tpl_node *a, *b, *c;
+    tpl_node *a, *b;
     union {
+        tpl_node *c;
         const char *text;
         int64_t i;
         double f;
         const tpl_callable *fn;
     };
-    uint32_t len; // of text
 };
 
 struct sl_template {

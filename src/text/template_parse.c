@@ -72,7 +72,7 @@ typedef struct parser {
     uint32_t n_loops;  // for statements around this place, in the same macro
     uint32_t n_macros; // macros around this place
     tpl_node *calls;   // of names, through c
-    tpl_node *macros;  // through c
+    tpl_node *macros;  // TPL_OPERAND, through next; a is the macro
     tpl_node lost;     // stands for every node after an error, so that nobody looks for NULL
 } parser;
 
@@ -89,6 +89,13 @@ void sl__tpl_place(const char *source, size_t at, unsigned *line, unsigned *colu
     }
 }
 
+// After the first error every token is the end, so that all loops of the parser stop.
+static void stop(parser *p, sl_status status) {
+    p->status = status;
+    p->tok.kind = TK_END;
+    p->pos = p->len;
+}
+
 // Records the first error only: the callers of a failed parse unwind without looking.
 static void fail_at(parser *p, sl_status status, size_t at, const char *fmt, ...) SL_PRINTF(4, 5);
 static void fail_at(parser *p, sl_status status, size_t at, const char *fmt, ...) {
@@ -101,15 +108,13 @@ static void fail_at(parser *p, sl_status status, size_t at, const char *fmt, ...
     va_end(args);
     unsigned line, column;
     sl__tpl_place(p->src, at, &line, &column);
-    p->status = sl_fail(p->err, status, "chat template, line %u column %u: %s", line, column, what);
-    p->tok.kind = TK_END;
-    p->pos = p->len;
+    stop(p, sl_fail(p->err, status, "chat template, line %u column %u: %s", line, column, what));
 }
 
 static void *allocate(parser *p, size_t bytes, size_t align) {
     void *block = p->status ? NULL : sl_arena_alloc(p->arena, bytes, align);
     if (!block && !p->status)
-        p->status = sl_arena_full(p->arena, bytes, p->err);
+        stop(p, sl_arena_full(p->arena, bytes, p->err));
     return block;
 }
 
@@ -1143,7 +1148,7 @@ static tpl_node *parse_if(parser *p, size_t at) {
     tpl_node *node = new_node(p, TPL_IF, at);
     tpl_node **tail = &node->a;
     for (bool more = true; more && !p->status;) {
-        tpl_node *branch = new_node(p, TPL_BRANCH, p->tok.at);
+        tpl_node *branch = new_node(p, TPL_BRANCH, at);
         branch->a = adopt(p, branch, parse_tuple(p, false, NULL, false));
         expect(p, TK_BLOCK_END, "the end of the tag");
         branch->b = parse_body(p, "elif else endif", branch);
@@ -1151,7 +1156,7 @@ static tpl_node *parse_if(parser *p, size_t at) {
         more = skip_name(p, "elif");
     }
     if (skip_name(p, "else")) {
-        tpl_node *branch = new_node(p, TPL_BRANCH, p->tok.at);
+        tpl_node *branch = new_node(p, TPL_BRANCH, at);
         branch->b = block_body(p, "endif", branch);
         append(p, node, &tail, branch);
     } else {
@@ -1218,8 +1223,10 @@ static tpl_node *parse_macro(parser *p, size_t at) {
     tpl_node **tail = &node->a;
     bool defaults = false;
     node->at = (uint32_t)at;
-    node->c = p->macros;
-    p->macros = node;
+    tpl_node *link = new_node(p, TPL_OPERAND, at);
+    link->a = node;
+    link->next = p->macros;
+    p->macros = link;
     uint32_t n_loops = p->n_loops;
     p->n_loops = 0;
     p->n_macros++;
@@ -1352,10 +1359,11 @@ static tpl_node *parse_body(parser *p, const char *ends, tpl_node *parent) {
 // Calls of names: a macro of this template, or a function that exists.
 static void check_calls(parser *p) {
     for (const tpl_node *call = p->calls; call && !p->status; call = call->c) {
-        const tpl_node *name = call->a, *macro = p->macros;
-        while (macro && !(macro->len == name->len && !memcmp(macro->text, name->text, name->len)))
-            macro = macro->c;
-        if (macro)
+        const tpl_node *name = call->a, *link = p->macros;
+        while (link &&
+               !(link->a->len == name->len && !memcmp(link->a->text, name->text, name->len)))
+            link = link->next;
+        if (link)
             continue;
         const tpl_callable *fn = sl__tpl_find_function(name->text, name->len);
         if (!fn) {

@@ -751,8 +751,8 @@ bool sl__tpl_iterate(tpl_run *run, const tpl_val *v, const tpl_val **items, uint
     default:
         return sl__tpl_fail(run, SL_ERR_ARGUMENT, "'%s' is not iterable", sl__tpl_type_name(v));
     }
-    if (!(made = sl__tpl_alloc(run, *n, sizeof(*made))) ||
-        !sl__tpl_steps(run, *n / 4 + v->len / 64))
+    if (!sl__tpl_steps(run, *n / 4 + v->len / 64) ||
+        !(made = sl__tpl_alloc(run, *n, sizeof(*made))))
         return false;
     *items = made;
     if (tpl_is_str(v)) {

@@ -42,7 +42,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *src = malloc(len + !len);
     require(src != NULL);
     memcpy(src, data, len);
+    // First in an arena that may be too small anywhere on the way.
+    sl_arena_init(&work, "fuzz", scratch, len + (size * 2654435761u) % (8 * len + 64));
+    sl_status small = sl_template_parse(src, len, &work, &tpl, &err);
+    sl_arena_init(&work, "fuzz", scratch, sizeof(scratch));
     sl_status st = sl_template_parse(src, len, &arena, &tpl, &err);
+    require(small == st || small == SL_ERR_MEMORY);
     free(src);
     require((st == SL_OK) == (tpl != NULL));
     require(st == SL_OK || err.status == st);
