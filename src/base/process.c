@@ -120,7 +120,8 @@ static bool find_group(group *g) {
     if (read_small("/proc/self/cgroup", text, sizeof(text)) < 0)
         return false;
     const char *path = NULL, *path_v2 = NULL;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    char *rest;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *controllers = strchr(line, ':');
         char *where = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!where)

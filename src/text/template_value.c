@@ -1102,7 +1102,7 @@ size_t sl__tpl_float_repr(double f, char buf[40]) {
             if (*p >= '0' && *p <= '9')
                 digits[n++] = *p;
         }
-        exponent = atoi(e + 1);
+        exponent = (int)strtol(e + 1, NULL, 10);
         char plain[40];
         int len = snprintf(plain, sizeof(plain), "%s%.*se%d", signbit(f) ? "-" : "", n, digits,
                            exponent - (n - 1));
