@@ -3,8 +3,10 @@
  *
  *   bench_kernels [--json] [--cpu LEVEL] [--threads N]
  *
- * Each figure is the median of 7 runs of about 20 ms. Shapes are rows x inputs. Gweights/s counts a weight
- * once per column that it meets; GFLOP/s counts two operations for each. */
+ * A kernel's figure is the median of 15 runs of about 4 ms, a limit's the best of them. One thread is
+ * measured in its own processor time, so that other programs disturb its caches at most; several
+ * threads in wall time. Shapes are rows x inputs. Gweights/s counts a weight once per column that it
+ * meets, GFLOP/s two operations for each. */
 #define _DEFAULT_SOURCE // clock_gettime, MAP_ANONYMOUS
 
 #include <pthread.h>
@@ -26,8 +28,8 @@
 #include "base/attr.h"
 #include "kernels/kernels.h"
 
-#define RUNS 7
-#define RUN_SECONDS 0.02
+#define RUNS 15
+#define RUN_SECONDS 0.004
 #define THREADS_MAX 64
 
 static bool as_json;
@@ -35,9 +37,9 @@ static unsigned n_threads;
 
 /* ---- time ---- */
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -47,23 +49,30 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median seconds of one call of work(arg). */
-static double seconds_per_call(void (*work)(void *arg), void *arg) {
+typedef struct timing {
+    double best, median; /* seconds per call */
+} timing;
+
+static timing time_calls_by(clockid_t clock, void (*work)(void *arg), void *arg) {
     work(arg);
-    double start = now();
+    double start = now(clock);
     work(arg);
-    const double once = now() - start;
+    const double once = now(clock) - start;
     const unsigned calls = once >= RUN_SECONDS ? 1 : (unsigned)(RUN_SECONDS / (once + 1e-8)) + 1;
     double seconds[RUNS];
     for (int run = 0; run < RUNS; run++) {
-        start = now();
+        start = now(clock);
         for (unsigned i = 0; i < calls; i++) {
             work(arg);
         }
-        seconds[run] = (now() - start) / calls;
+        seconds[run] = (now(clock) - start) / calls;
     }
     qsort(seconds, RUNS, sizeof(seconds[0]), compare_doubles);
-    return seconds[RUNS / 2];
+    return (timing){.best = seconds[0], .median = seconds[RUNS / 2]};
+}
+
+static timing time_calls(void (*work)(void *arg), void *arg) {
+    return time_calls_by(CLOCK_THREAD_CPUTIME_ID, work, arg);
 }
 
 /* ---- threads: each runs its share of every call, all start together ---- */
@@ -100,7 +109,7 @@ static void crew_call(void *arg) {
     pthread_barrier_wait(&c->end);
 }
 
-static double seconds_on_threads(void (*work)(void *arg, unsigned thread), void *arg) {
+static timing time_on_threads(void (*work)(void *arg, unsigned thread), void *arg) {
     crew c = {.work = work, .arg = arg};
     crew_member members[THREADS_MAX];
     pthread_barrier_init(&c.begin, NULL, n_threads);
@@ -112,7 +121,7 @@ static double seconds_on_threads(void (*work)(void *arg, unsigned thread), void 
             exit(1);
         }
     }
-    const double seconds = seconds_per_call(crew_call, &c);
+    const timing t = time_calls_by(CLOCK_MONOTONIC, crew_call, &c);
     c.stop = true;
     pthread_barrier_wait(&c.begin);
     for (unsigned i = 1; i < n_threads; i++) {
@@ -120,7 +129,7 @@ static double seconds_on_threads(void (*work)(void *arg, unsigned thread), void 
     }
     pthread_barrier_destroy(&c.begin);
     pthread_barrier_destroy(&c.end);
-    return seconds;
+    return t;
 }
 
 /* ---- memory and numbers ---- */
@@ -255,15 +264,15 @@ static double peak_of(sl_cpu_level level) {
 #if defined(__x86_64__)
     if (level == SL_CPU_AVX512) {
         width = 16.0;
-        seconds = seconds_per_call(fma_512, sink);
+        seconds = time_calls(fma_512, sink).best;
     } else if (level == SL_CPU_AVX2) {
         width = 8.0;
-        seconds = seconds_per_call(fma_256, sink);
+        seconds = time_calls(fma_256, sink).best;
     }
 #elif defined(__aarch64__)
     if (level == SL_CPU_NEON) {
         width = 4.0;
-        seconds = seconds_per_call(fma_128, sink);
+        seconds = time_calls(fma_128, sink).best;
     }
 #endif
     (void)sink;
@@ -350,13 +359,13 @@ static double bandwidth_one(const void *data, size_t bytes) {
     static read_job job;
     job = (read_job){.data = data, .bytes = bytes};
     read_alone alone = {.job = &job};
-    return (double)bytes / seconds_per_call(read_on_one, &alone) / 1e9;
+    return (double)bytes / time_calls(read_on_one, &alone).best / 1e9;
 }
 
 static double bandwidth_all(const void *data, size_t bytes) {
     static read_job job;
     job = (read_job){.data = data, .bytes = bytes / n_threads / 256 * 256};
-    return (double)(job.bytes * n_threads) / seconds_on_threads(best_read(), &job) / 1e9;
+    return (double)(job.bytes * n_threads) / time_on_threads(best_read(), &job).best / 1e9;
 }
 
 /* ---- products ---- */
@@ -452,7 +461,7 @@ static void matvecs(const pool *p, const sl_kernels *k, double l2_gbs) {
                   {SL_DTYPE_Q6, 256, 2048}};
     for (size_t i = 0; i < SL_COUNT(shapes); i++) {
         product_job job = product_of(p, k, shapes[i].dtype, shapes[i].rows, shapes[i].cols, 1);
-        const double seconds = seconds_per_call(product_on_one, &job);
+        const double seconds = time_calls(product_on_one, &job).median;
         char name[64];
         snprintf(name, sizeof(name), "%s matvec, L2, %ux%u", sl_dtype_name(shapes[i].dtype),
                  shapes[i].rows, shapes[i].cols);
@@ -471,11 +480,11 @@ static void matvecs_from_memory(const pool *p, const sl_kernels *k, double one_g
             64;
         product_job job = product_of(p, k, dtypes[i], rows, cols, 1);
         char name[64];
-        double seconds = seconds_per_call(product_on_one, &job);
+        double seconds = time_calls(product_on_one, &job).median;
         snprintf(name, sizeof(name), "%s matvec, memory, 1 thread", sl_dtype_name(dtypes[i]));
         result(k->level, name, (double)rows * cols / seconds / 1e9, "Gweights/s",
                matrix_bytes(&job) / seconds / 1e9 / one_gbs, "memory read, 1 thread");
-        seconds = seconds_on_threads(product_on_thread, &job);
+        seconds = time_on_threads(product_on_thread, &job).median;
         snprintf(name, sizeof(name), "%s matvec, memory, %u threads", sl_dtype_name(dtypes[i]),
                  n_threads);
         result(k->level, name, (double)rows * cols / seconds / 1e9, "Gweights/s",
@@ -497,7 +506,7 @@ static void matmats(const pool *p, const sl_kernels *k, double peak) {
         for (size_t j = 0; j < SL_COUNT(columns); j++) {
             product_job job =
                 product_of(p, k, shapes[i].dtype, shapes[i].rows, shapes[i].cols, columns[j]);
-            const double seconds = seconds_per_call(product_on_one, &job);
+            const double seconds = time_calls(product_on_one, &job).median;
             const double gflops =
                 2.0 * shapes[i].rows * shapes[i].cols * columns[j] / seconds / 1e9;
             char name[64];
@@ -627,7 +636,7 @@ static void others(const pool *p, const sl_kernels *k, double peak) {
         p->xp[1] = 0.5f; // beta
         other_job job = {
             .k = k, .a = p->x, .b = p->y, .c = p->xp, .d = p->lane_sums, .n = jobs[i].n};
-        const double seconds = seconds_per_call(jobs[i].run, &job);
+        const double seconds = time_calls(jobs[i].run, &job).median;
         const bool shared = jobs[i].flops > 0 && peak > 0;
         result(k->level, jobs[i].name, seconds * 1e9 / jobs[i].items, jobs[i].unit,
                shared ? jobs[i].flops / seconds / 1e9 / peak : 0.0, shared ? "FMA peak" : NULL);
