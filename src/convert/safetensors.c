@@ -206,6 +206,25 @@ static int by_offset(const void *a, const void *b) {
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
+// The tensors from `first` on lie one behind the other, and the last ends where the file does.
+static sl_status check_ranges(sl_st_table *table, uint32_t first, uint64_t end, uint64_t file_bytes,
+                              sl_error *err) {
+    if (table->n_tensors > first)
+        qsort(&table->tensors[first], table->n_tensors - first, sizeof(*table->tensors), by_offset);
+    for (uint32_t i = first; i < table->n_tensors; i++) {
+        const sl_st_tensor *t = &table->tensors[i];
+        if (t->offset < end)
+            return sl_fail(err, SL_ERR_CORRUPT,
+                           "safetensors header: tensors '%.150s' and '%.150s' overlap",
+                           table->tensors[i - 1].name, t->name);
+        end = t->offset + t->bytes;
+    }
+    if (end != file_bytes)
+        return sl_fail(err, SL_ERR_CORRUPT, "the file is %llu bytes long, its tensors end at %llu",
+                       (unsigned long long)file_bytes, (unsigned long long)end);
+    return SL_OK;
+}
+
 sl_status sl_st_add_header(sl_st_table *table, const char *text, uint64_t len, uint64_t file_bytes,
                            uint32_t file, sl_error *err) {
     sl_status st;
@@ -245,20 +264,7 @@ sl_status sl_st_add_header(sl_st_table *table, const char *text, uint64_t len, u
     // Padding with spaces is customary; anything else after the object is not.
     if ((st = expect(&r, SL_JSON_EV_END, "text after the end")))
         return st;
-    sl_st_tensor *t = table->tensors + first;
-    uint32_t n = table->n_tensors - first;
-    if (n)
-        qsort(t, n, sizeof(*t), by_offset);
-    for (uint32_t i = 1; i < n; i++)
-        if (t[i].offset < t[i - 1].offset + t[i - 1].bytes)
-            return sl_fail(err, SL_ERR_CORRUPT,
-                           "safetensors header: tensors '%.150s' and '%.150s' overlap",
-                           t[i - 1].name, t[i].name);
-    uint64_t end = n ? t[n - 1].offset + t[n - 1].bytes : 8 + len;
-    if (end != file_bytes)
-        return sl_fail(err, SL_ERR_CORRUPT, "the file is %llu bytes long, its tensors end at %llu",
-                       (unsigned long long)file_bytes, (unsigned long long)end);
-    return SL_OK;
+    return check_ranges(table, first, 8 + len, file_bytes, err);
 }
 
 static int by_name(const void *a, const void *b) {

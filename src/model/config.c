@@ -131,7 +131,8 @@ static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
                        "config.json: 'rope_type' is '%.40s', supported are default and yarn",
                        type->text ? type->text : "?");
     const sl_json *v = sl_json_member_set(scaling, "rope_theta");
-    if ((st = read_float(r, v ? v : find(r, "rope_theta"), "rope_theta", 1, 1e12, &theta)))
+    // At least 2: the logarithm of a base of 1 is 0, and YaRN divides by it.
+    if ((st = read_float(r, v ? v : find(r, "rope_theta"), "rope_theta", 2, 1e12, &theta)))
         return st;
     v = sl_json_member_set(scaling, "partial_rotary_factor");
     if ((st = read_float(r, v ? v : find(r, "partial_rotary_factor"), "partial_rotary_factor",

@@ -212,8 +212,6 @@ static const char *keep_text(sl_store *s, const char *text, size_t n) {
 static sl_status check_seal(const char *text, size_t len, sl_error *err) {
     const size_t head = sizeof(SL_STORE_SEAL_HEAD) - 1, tail = sizeof(SL_STORE_SEAL_TAIL) - 1;
     sl_hash128 want;
-    if (len < SL_STORE_SEAL_BYTES)
-        return sl_fail(err, SL_ERR_CORRUPT, "manifest.json: %zu bytes, cut short", len);
     const char *seal = text + len - SL_STORE_SEAL_BYTES;
     if (memcmp(seal, SL_STORE_SEAL_HEAD, head) != 0 ||
         memcmp(text + len - tail, SL_STORE_SEAL_TAIL, tail) != 0 ||
@@ -234,6 +232,8 @@ sl_status sl__store_parse_manifest(const char *text, size_t len, const char *pat
     uint64_t version;
 
     memset(out, 0, sizeof(*out));
+    if (len < SL_STORE_SEAL_BYTES)
+        return sl_fail(err, SL_ERR_CORRUPT, "manifest.json: %zu bytes, cut short", len);
     if ((st = sl_json_parse(text, len, tree, &root, err)))
         return sl_error_context(err, st == SL_ERR_SYNTAX ? SL_ERR_CORRUPT : st, "manifest.json");
     if (!sl_json_text_is(sl_json_member(root, "format"), SL_STORE_FORMAT))
