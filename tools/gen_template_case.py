@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/text/template_case_tables.h: str.lower(), str.upper(), str.title() and the properties
+"""Writes src/text/template_case_tables.inc: str.lower(), str.upper(), str.title() and the properties
 that str.islower(), str.isupper() and str.isprintable() rest on, as this Python has them.
 
-    python3.11 tools/gen_template_case.py > src/text/template_case_tables.h
+    python3.11 tools/gen_template_case.py > src/text/template_case_tables.inc
 
 Chat templates are held to Python, so Python itself is the source; 3.11 is the one of Debian 12.
 """

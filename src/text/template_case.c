@@ -17,7 +17,7 @@ typedef struct case_special {
     uint32_t out[3];
 } case_special;
 
-#include "text/template_case_tables.h"
+#include "text/template_case_tables.inc"
 
 static bool in_ranges(const code_range *table, size_t n, uint32_t cp) {
     size_t low = 0, high = n;

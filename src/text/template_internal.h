@@ -109,8 +109,7 @@ struct tpl_node {
 };
 
 struct sl_template {
-    const char *source; // newlines normalized, without the last one
-    size_t source_len;
+    const char *source; // newlines normalized, without the last one; for the places in messages
     tpl_node *body;
 };
 

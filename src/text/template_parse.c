@@ -1429,7 +1429,7 @@ sl_status sl_template_parse(const char *src, size_t len, sl_arena *arena, sl_tem
     check_calls(&p);
     if (p.status)
         return p.status;
-    *tpl = (sl_template){.source = p.src, .source_len = p.len, .body = body};
+    *tpl = (sl_template){.source = p.src, .body = body};
     *out = tpl;
     return SL_OK;
 }
