@@ -22,6 +22,16 @@ static void bind(sl_layer_weights *layers, sl_weights *out, const sl_weight *w) 
     }
 }
 
+/* A tensor's name for messages: "layer 3 router", or "head". Returns its layer, -1 for those of none. */
+static int32_t name_tensor(sl_role role, uint32_t layer, char *out, size_t cap) {
+    if (role == SL_ROLE_HEAD || role == SL_ROLE_NORM_FINAL) {
+        (void)snprintf(out, cap, "%s", sl_role_name(role));
+        return -1;
+    }
+    (void)snprintf(out, cap, "layer %u %s", layer, sl_role_name(role));
+    return (int32_t)layer;
+}
+
 sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *tables,
                         sl_arena *trunk, sl_arena *head, sl_loader *loader, sl_weights *out,
                         sl_error *err) {
@@ -39,11 +49,14 @@ sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *ta
         if (resident[i] &&
             !(block = sl_arena_alloc(arena, (size_t)sl_plan_tensor_bytes(t), SL_MATRIX_ALIGN)))
             return sl_arena_full(arena, (size_t)t->layout.bytes, err);
-        (void)snprintf(what, sizeof(what), "layer %u %s", t->layer, sl_role_name(t->role));
+        int32_t layer = name_tensor(t->role, t->layer, what, sizeof(what));
         sl_status st = sl_load(loader, &store->trunk, SL_STORE_TRUNK, what, t->offset,
                                t->layout.bytes, block, t->hash, err);
-        if (st)
+        if (st) {
+            if (err)
+                err->layer = layer;
             return st;
+        }
         weights[i] = (sl_weight){t->role, t->layer, t->shape, t->layout, block, i};
         bind(layers, out, &weights[i]);
     }
@@ -108,10 +121,12 @@ static sl_status finish_strip(sl_trunk *t, const sl_weight *w, strip *s, sl_erro
             t->read_bytes += (uint64_t)r->result;
         if (st || r->result == (int32_t)r->n_bytes)
             continue;
-        st = sl_fail_at(err, SL_ERR_IO, (int32_t)w->layer, -1, r->offset,
-                        "%s: tensor %s of layer %u: reading %u bytes at %llu: %s", SL_STORE_TRUNK,
-                        sl_role_name(w->role), w->layer, r->n_bytes, (unsigned long long)r->offset,
-                        r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
+        char what[64];
+        int32_t layer = name_tensor(w->role, w->layer, what, sizeof(what));
+        st =
+            sl_fail_at(err, SL_ERR_IO, layer, -1, r->offset, "%s: %s: reading %u bytes at %llu: %s",
+                       SL_STORE_TRUNK, what, r->n_bytes, (unsigned long long)r->offset,
+                       r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
     }
     t->wait_seconds += sl_now() - begin;
     return st;
