@@ -107,6 +107,7 @@ typedef struct sl_kernels {
     /* y = x / sqrt(sum(x^2) + eps) * scale. y may be x. */
     void (*l2_norm)(float *y, const float *x, uint32_t n, float eps, float scale);
 
+    /* Elementwise: y may be any of the other operands, exactly; a partial overlap is not allowed. */
     void (*add)(float *y, const float *x, size_t n);                       /* y += x */
     void (*axpy)(float *y, float a, const float *x, size_t n);             /* y = fmaf(a, x, y) */
     void (*exp)(float *y, const float *x, size_t n);                       /* e^x */

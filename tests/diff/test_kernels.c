@@ -271,6 +271,15 @@ static void elementwise(data_kind kind, uint64_t seed) {
         for (int op = 0; op < 5; op++) {
             same(&levels[i], names[op], kind, seed, expected[op], found[op], n);
         }
+        float *in_place = guarded_copy(x, n);
+        levels[i].k.exp(in_place, in_place, n);
+        same(&levels[i], "exp in place", kind, seed, expected[2], in_place, n);
+        in_place = guarded_copy(x, n);
+        levels[i].k.silu_mul(in_place, in_place, z, n);
+        same(&levels[i], "silu_mul in place", kind, seed, expected[3], in_place, n);
+        in_place = guarded_copy(z, n);
+        levels[i].k.sigmoid_mul(in_place, in_place, x, n);
+        same(&levels[i], "sigmoid_mul in place", kind, seed, expected[4], in_place, n);
     }
 }
 
