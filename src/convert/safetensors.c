@@ -240,7 +240,7 @@ sl_status sl_st_add_header(sl_st_table *table, const char *text, uint64_t len, u
         if (ev == SL_JSON_EV_ERROR)
             return sl_error_context(err, SL_ERR_CORRUPT, "safetensors header");
         if (sl_json_reader_is(&r.json, "__metadata__")) {
-            if ((st = sl_json_skip(&r.json, false, err)))
+            if (sl_json_skip(&r.json, false, err))
                 return sl_error_context(err, SL_ERR_CORRUPT, "safetensors header");
             continue;
         }

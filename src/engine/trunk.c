@@ -95,8 +95,9 @@ static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uin
     memset(s, 0, sizeof(*s));
     s->first_row = first_row;
     s->n_rows = n_rows;
-    s->n_parts = l->row_scale_bytes ? PARTS : 1;
-    for (uint32_t i = 0; i < s->n_parts; i++) {
+    const uint32_t n_parts = l->row_scale_bytes ? PARTS : 1;
+    s->n_parts = n_parts;
+    for (uint32_t i = 0; i < n_parts; i++) {
         uint64_t offset = base + part_at[i] + first_row * row_bytes[i],
                  bytes = n_rows * row_bytes[i];
         uint64_t from = offset / SL_PAGE * SL_PAGE;
