@@ -27,17 +27,23 @@
 #define SL_TILE 4u
 
 typedef struct sl_columns {
-    uint32_t n;               /* columns */
-    uint32_t n_inputs;        /* K */
-    uint32_t group;           /* the group that group_sums is for; unused for dense weights */
-    const float *xp;          /* [n * blocks * 128], 64-byte aligned, as above */
-    const float *group_sums;  /* [n][sl_group_stride(K, group)], 64-byte aligned, padded with +0 */
+    uint32_t n;              /* columns */
+    uint32_t n_inputs;       /* K */
+    uint32_t group;          /* the group that group_sums is for; unused for dense weights */
+    const float *xp;         /* [n * blocks * 128], 64-byte aligned, as above */
+    const float *group_sums; /* [n][sl_group_stride(K, group)], 64-byte aligned, padded with +0 */
 } sl_columns;
 
-static inline uint32_t sl_blocks(uint32_t n_inputs) { return (n_inputs + SL_BLOCK - 1) / SL_BLOCK; }
+static inline uint32_t sl_blocks(uint32_t n_inputs) {
+    return (n_inputs + SL_BLOCK - 1) / SL_BLOCK;
+}
 /* Floats of xp, of lane sums and of group sums for one column. */
-static inline size_t sl_pack_floats(uint32_t n_inputs) { return (size_t)sl_blocks(n_inputs) * SL_BLOCK; }
-static inline size_t sl_lane_floats(uint32_t n_inputs) { return (size_t)sl_blocks(n_inputs) * SL_LANES; }
+static inline size_t sl_pack_floats(uint32_t n_inputs) {
+    return (size_t)sl_blocks(n_inputs) * SL_BLOCK;
+}
+static inline size_t sl_lane_floats(uint32_t n_inputs) {
+    return (size_t)sl_blocks(n_inputs) * SL_LANES;
+}
 static inline uint32_t sl_group_stride(uint32_t n_inputs, uint32_t group) {
     return (n_inputs / group + SL_LANES - 1) / SL_LANES * SL_LANES;
 }
@@ -46,20 +52,22 @@ static inline uint32_t sl_group_stride(uint32_t n_inputs, uint32_t group) {
  * State of one value head: S[d_k][d_v], kept in slices of 16 columns: element (i, c) is at
  * S[(c / 16) * d_k * 16 + i * 16 + c % 16]; columns past d_v are zero. */
 #define SL_DELTA_SLICE 16u
-static inline uint32_t sl_delta_slices(uint32_t d_v) { return (d_v + SL_DELTA_SLICE - 1) / SL_DELTA_SLICE; }
+static inline uint32_t sl_delta_slices(uint32_t d_v) {
+    return (d_v + SL_DELTA_SLICE - 1) / SL_DELTA_SLICE;
+}
 static inline size_t sl_delta_state_floats(uint32_t d_k, uint32_t d_v) {
     return (size_t)sl_delta_slices(d_v) * SL_DELTA_SLICE * d_k;
 }
 
 typedef struct sl_delta_args {
-    float *state;                     /* one head, in and out, 64-byte aligned */
-    const float *q, *k;               /* [n_tokens] rows of d_k, q already scaled; strides in floats */
-    const float *v;                   /* [n_tokens] rows of d_v */
-    const float *decay, *beta;        /* one value per token: exp(g) and beta */
-    float *o;                         /* [n_tokens] rows of d_v */
+    float *state;              /* one head, in and out, 64-byte aligned */
+    const float *q, *k;        /* [n_tokens] rows of d_k, q already scaled; strides in floats */
+    const float *v;            /* [n_tokens] rows of d_v */
+    const float *decay, *beta; /* one value per token: exp(g) and beta */
+    float *o;                  /* [n_tokens] rows of d_v */
     size_t q_stride, k_stride, v_stride, o_stride, gate_stride;
     uint32_t n_tokens, d_k, d_v;
-    uint32_t slice_begin, slice_end;  /* the columns that this call computes */
+    uint32_t slice_begin, slice_end; /* the columns that this call computes */
 } sl_delta_args;
 
 /* ---- softmax attention -----------------------------------------------------------------------
@@ -68,18 +76,18 @@ typedef struct sl_delta_args {
 #define SL_ATTEND_BLOCK 64u
 
 typedef struct sl_attend_args {
-    const float *q;         /* [d] one query head */
-    const float *k, *v;     /* [position][d] and [position][d_v] rows of one key/value head; index 0 is
+    const float *q;     /* [d] one query head */
+    const float *k, *v; /* [position][d] and [position][d_v] rows of one key/value head; index 0 is
                                absolute position 0 */
-    float *out;             /* [d_v] */
+    float *out;         /* [d_v] */
     size_t k_stride, v_stride;
-    uint32_t d, d_v;        /* at most 512 each */
-    uint32_t first, end;    /* visible positions first <= p < end, end > first */
+    uint32_t d, d_v;     /* at most 512 each */
+    uint32_t first, end; /* visible positions first <= p < end, end > first */
     float scale;
 } sl_attend_args;
 
 typedef struct sl_kernels {
-    const char *level;  /* "ref", "avx2", "avx512", "neon": the highest level in the table */
+    const char *level; /* "ref", "avx2", "avx512", "neon": the highest level in the table */
 
     /* Pack n columns (column c at x + c * x_stride) for products, and their lane sums
      * [n][blocks * 16]: t = x_0; t = t + x_j over the lane's 8 inputs. xp and lane_sums 64-byte aligned. */
@@ -108,11 +116,12 @@ typedef struct sl_kernels {
     void (*l2_norm)(float *y, const float *x, uint32_t n, float eps, float scale);
 
     /* Elementwise: y may be any of the other operands, exactly; a partial overlap is not allowed. */
-    void (*add)(float *y, const float *x, size_t n);                       /* y += x */
-    void (*axpy)(float *y, float a, const float *x, size_t n);             /* y = fmaf(a, x, y) */
-    void (*exp)(float *y, const float *x, size_t n);                       /* e^x */
-    void (*silu_mul)(float *y, const float *gate, const float *up, size_t n);  /* silu(gate) * up */
-    void (*sigmoid_mul)(float *y, const float *x, const float *gate, size_t n); /* x * sigmoid(gate) */
+    void (*add)(float *y, const float *x, size_t n);           /* y += x */
+    void (*axpy)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
+    void (*exp)(float *y, const float *x, size_t n);           /* e^x */
+    void (*silu_mul)(float *y, const float *gate, const float *up, size_t n); /* silu(gate) * up */
+    void (*sigmoid_mul)(float *y, const float *x, const float *gate,
+                        size_t n); /* x * sigmoid(gate) */
 
     /* Half-split rotary embedding of one head, in place: for i < n_rot/2
      *   x[i] = x[i]*cos[i] - x[i+h]*sin[i];  x[i+h] = x[i+h]*cos[i] + x[i]*sin[i],  h = n_rot/2,
@@ -128,16 +137,16 @@ typedef struct sl_kernels {
                       const float *taps, uint32_t width, uint32_t n_channels, uint32_t n_tokens,
                       uint32_t begin, uint32_t end);
     /* decay = exp(-exp(a_log) * softplus(a + dt_bias)), beta = sigmoid(b), n value heads. */
-    void (*delta_gates)(float *decay, float *beta, const float *a, const float *b, const float *a_log,
-                        const float *dt_bias, uint32_t n);
+    void (*delta_gates)(float *decay, float *beta, const float *a, const float *b,
+                        const float *a_log, const float *dt_bias, uint32_t n);
     void (*delta)(const sl_delta_args *args);
     void (*attend)(const sl_attend_args *args);
 } sl_kernels;
 
 typedef enum sl_cpu_level {
     SL_CPU_REF = 0,
-    SL_CPU_AVX2 = 1,    /* AVX2 and FMA */
-    SL_CPU_AVX512 = 2,  /* F, BW, DQ, VL */
+    SL_CPU_AVX2 = 1,   /* AVX2 and FMA */
+    SL_CPU_AVX512 = 2, /* F, BW, DQ, VL */
     SL_CPU_NEON = 3,
 } sl_cpu_level;
 
@@ -153,11 +162,11 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level);
 /* Scalar functions of the number path (docs/numerics.md gives sequence and error bound). Same bits on
  * every machine; the vector entries above agree with them. */
 float sl_expf(float x);
-float sl_softplusf(float x);                        /* ln(1 + e^x) */
+float sl_softplusf(float x); /* ln(1 + e^x) */
 float sl_sigmoidf(float x);
 void sl_sincosf(float x, float *sin_x, float *cos_x); /* |x| <= 2^22 */
 double sl_exp64(double x);
-double sl_log64(double x);                          /* x > 0 */
+double sl_log64(double x); /* x > 0 */
 
 /* Set round-to-nearest with subnormals kept, in the calling thread. */
 void sl_fpenv_set(void);
