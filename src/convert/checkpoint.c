@@ -152,6 +152,7 @@ static void place(sl_matrix_source *out, unsigned part, sl_st_tensor *t, uint64_
     out->file[part] = t->file;
     out->at[part] = t->offset + first_row * row_bytes;
     out->bytes[part] = rows * row_bytes;
+    out->end[part] = t->offset + t->bytes;
 }
 
 static sl_status resolve_affine(const sl_tensor_spec *spec, const lookup *l, sl_st_tensor *w,
@@ -307,7 +308,8 @@ uint64_t sl_matrix_source_bytes(const sl_matrix_source *source) {
     return source->bytes[0] + source->bytes[1] + source->bytes[2];
 }
 
-static void close_file(sl_file *file) {
+static void close_file(sl_checkpoint *ck, sl_file *file) {
+    sl_ahead_forget(&ck->ahead, file);
     // A buffered file drops what it reads, but for the pages at both ends of a piece. Only a courtesy.
     if (file->fd >= 0 && !file->direct) {
         sl_status dropped = sl_file_drop_cache(file->fd, NULL);
@@ -322,7 +324,7 @@ static sl_status open_file(sl_checkpoint *ck, uint32_t file, sl_error *err) {
     for (uint32_t i = 0; i < ck->n_files; i++)
         n_open += ck->opened[i].fd >= 0;
     for (uint32_t i = 0; i < ck->n_files && n_open >= OPEN_FILES_MAX; i++)
-        close_file(&ck->opened[i]);
+        close_file(ck, &ck->opened[i]);
     sl_status st = sl_path_join(ck->path, ck->files[file], path, sizeof(path), err);
     if (st)
         return st;
@@ -330,34 +332,13 @@ static sl_status open_file(sl_checkpoint *ck, uint32_t file, sl_error *err) {
     return st == SL_ERR_UNSUPPORTED ? sl_file_open(path, false, &ck->opened[file], err) : st;
 }
 
-// Whole pages around the bytes that are wanted, by way of the bounce buffer.
-static sl_status read_direct(sl_checkpoint *ck, const sl_file *file, uint64_t offset, uint8_t *out,
-                             size_t n, sl_error *err) {
-    while (n) {
-        size_t skip = (size_t)(offset % SL_PAGE), got;
-        size_t take = SL_MIN(n, SL_CHECKPOINT_BOUNCE - skip);
-        sl_status st = sl_file_read(file, ck->bounce, SL_ALIGN_UP(skip + take, (size_t)SL_PAGE),
-                                    offset - skip, &got, err);
-        if (st)
-            return st;
-        if (got < skip + take)
-            return sl_fail_at(err, SL_ERR_CORRUPT, -1, -1, offset,
-                              "the file ends at %llu, it became shorter",
-                              (unsigned long long)(offset - skip + got));
-        memcpy(out, ck->bounce + skip, take);
-        out += take;
-        offset += take;
-        n -= take;
-    }
-    return SL_OK;
-}
-
-sl_status sl_checkpoint_read(sl_checkpoint *ck, uint32_t file, uint64_t offset, void *out, size_t n,
-                             sl_error *err) {
-    sl_status st = ck->opened[file].fd < 0 ? open_file(ck, file, err) : SL_OK;
+sl_status sl_checkpoint_read(sl_checkpoint *ck, uint32_t file, uint64_t offset, uint64_t end,
+                             void *out, size_t n, sl_error *err) {
+    const sl_file *f = &ck->opened[file];
+    sl_status st = f->fd < 0 ? open_file(ck, file, err) : SL_OK;
     if (st == SL_OK)
-        st = ck->opened[file].direct ? read_direct(ck, &ck->opened[file], offset, out, n, err)
-                                     : sl_file_read(&ck->opened[file], out, n, offset, NULL, err);
+        st = f->direct ? sl_ahead_read(&ck->ahead, f, offset, end, out, n, err)
+                       : sl_file_read(f, out, n, offset, NULL, err);
     return st ? sl_error_context(err, st, "%s", ck->files[file]) : SL_OK;
 }
 
@@ -447,8 +428,8 @@ static sl_status check_norms(sl_checkpoint *ck, sl_error *err) {
         double part = 0;
         for (uint32_t at = 0; at < spec.cols; at += (uint32_t)taken) {
             taken = SL_MIN((size_t)(spec.cols - at), SL_COUNT(values));
-            if ((st = sl_checkpoint_read(ck, source.file[0], source.at[0] + at * size, raw,
-                                         taken * size, err)))
+            if ((st = sl_checkpoint_read(ck, source.file[0], source.at[0] + at * size,
+                                         source.end[0], raw, taken * size, err)))
                 return st;
             sl_widen(raw, source.dtype, taken, values);
             for (size_t k = 0; k < taken; k++)
@@ -596,13 +577,8 @@ sl_status sl_checkpoint_open(const char *path, const sl_checkpoint_options *opti
     sl_buf_init(&ck->generation);
     sl_buf_init(&ck->file_names);
     sl_st_table_init(&ck->table);
-    ck->bounce_block = sl_mem_alloc(SL_CHECKPOINT_BOUNCE + SL_PAGE);
-    if (!ck->bounce_block) {
-        st = sl_fail(err, SL_ERR_MEMORY, "no memory for a buffer");
-        goto fail;
-    }
-    ck->bounce = (uint8_t *)SL_ALIGN_UP((uintptr_t)ck->bounce_block, SL_PAGE);
-    if ((st = sl__check_options(options, &ck->bits, &ck->group, err)) ||
+    if ((st = sl_ahead_open(&ck->ahead, err)) ||
+        (st = sl__check_options(options, &ck->bits, &ck->group, err)) ||
         (st = sl_path_trim(path, ck->path, sizeof(ck->path), err)) ||
         (st = sl_path_stat(ck->path, &info, err)))
         goto fail;
@@ -664,8 +640,8 @@ fail:
 
 void sl_checkpoint_close(sl_checkpoint *ck) {
     for (uint32_t i = 0; i < ck->n_files && ck->opened; i++)
-        close_file(&ck->opened[i]);
-    sl_mem_free(ck->bounce_block);
+        close_file(ck, &ck->opened[i]);
+    sl_ahead_close(&ck->ahead);
     sl_mem_free(ck->opened);
     sl_mem_free(ck->files);
     sl_buf_deinit(&ck->file_names);

@@ -5,17 +5,17 @@
  * is there; when the signs disagree, nothing is guessed. Opening checks everything, so that a conversion
  * does not fail after an hour: afterwards every tensor of the model resolves.
  *
- * One thread. Heap memory: the tensor table (some 150 bytes a tensor) and the small texts. */
+ * One thread. Memory: the tensor table (some 150 bytes a tensor), the small texts, 32 MiB for reading
+ * ahead. */
 #ifndef SL_CONVERT_CHECKPOINT_H
 #define SL_CONVERT_CHECKPOINT_H
 
 #include "base/buf.h"
+#include "convert/ahead.h"
 #include "convert/safetensors.h"
 #include "io/folder.h"
 #include "model/model.h"
 #include "store/store.h"
-
-#define SL_CHECKPOINT_BOUNCE ((size_t)4 << 20)
 
 typedef struct sl_checkpoint_options {
     uint32_t bits, group; /* of dense weights; 0: 4 and 64 */
@@ -29,9 +29,8 @@ typedef struct sl_checkpoint {
     sl_buf file_names; /* NUL-terminated, one after another */
     uint32_t n_files;
     const char **files; /* [n_files], into file_names; tensor->file indexes it */
-    uint8_t *bounce;    /* page-aligned, SL_CHECKPOINT_BOUNCE bytes: for direct reads */
-    void *bounce_block;
-    sl_file *opened; /* [n_files], opened when first read */
+    sl_file *opened;    /* [n_files], opened when first read */
+    sl_ahead ahead;     /* of the files that are open for direct I/O */
     const char *prefix, *head_prefix;
     bool mlx;                   /* layout */
     bool quantized;             /* some weights are; then dense ones stay dense */
@@ -51,6 +50,7 @@ typedef struct sl_matrix_source {
     sl_dtype dtype;           /* of the file's elements, when not affine */
     uint32_t file[3];         /* codes or elements, scales, biases */
     uint64_t at[3], bytes[3]; /* in these files; rows are dense */
+    uint64_t end[3];          /* of the whole tensors, which may go on after this matrix */
     bool plus_one;            /* add 1 in f32 */
     bool transposed;          /* a convolution: [cols][rows] in the file */
     const char *name;         /* of the first tensor, for messages */
@@ -69,9 +69,10 @@ SL_MUST_USE sl_status sl_checkpoint_resolve(const sl_checkpoint *ck, const sl_te
                                             uint32_t expert, sl_matrix_source *out, sl_error *err);
 /* Bytes of the checkpoint that a source covers. */
 uint64_t sl_matrix_source_bytes(const sl_matrix_source *source);
-/* Read bytes of a tensor file; they do not stay in the page cache. */
+/* Read n bytes of a tensor file; they do not stay in the page cache. end: where the tensor ends, which bounds
+ * what is read ahead. */
 SL_MUST_USE sl_status sl_checkpoint_read(sl_checkpoint *ck, uint32_t file, uint64_t offset,
-                                         void *out, size_t n, sl_error *err);
+                                         uint64_t end, void *out, size_t n, sl_error *err);
 
 /* The numbers of the store that a conversion would make. Release with sl_store_close(). */
 SL_MUST_USE sl_status sl_checkpoint_describe(const sl_checkpoint *ck, sl_store *out, sl_error *err);

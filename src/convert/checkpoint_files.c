@@ -187,7 +187,7 @@ static sl_status read_header(sl_checkpoint *ck, uint32_t i, sl_buf *marks, sl_er
 done:
     sl_mem_free(text);
     sl_status dropped = sl_file_drop_cache(file->fd, NULL);
-    (void)dropped;  // only a courtesy
+    (void)dropped; // only a courtesy
     sl_file_close(file);
     return st ? sl_error_context(err, st, "%s", ck->files[i]) : SL_OK;
 }

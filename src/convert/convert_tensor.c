@@ -15,7 +15,8 @@ sl_status sl__report(sl_tensor_writer *w, uint64_t bytes, sl_error *err) {
 
 static sl_status read_strip(sl_tensor_writer *w, const sl_matrix_source *s, unsigned part,
                             uint64_t at, void *to, size_t n, sl_error *err) {
-    sl_status st = sl_checkpoint_read(w->ck, s->file[part], s->at[part] + at, to, n, err);
+    sl_status st =
+        sl_checkpoint_read(w->ck, s->file[part], s->at[part] + at, s->end[part], to, n, err);
     return st ? st : sl__report(w, n, err);
 }
 

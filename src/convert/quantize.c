@@ -183,7 +183,7 @@ static bool quantize_group(const float *w, uint32_t n, unsigned bits, uint8_t *c
         scale = edge / q0;
         bias = edge;
     }
-    uint8_t q[GROUP_MAX];
+    uint8_t q[GROUP_MAX] = {0};
     encode(w, n, scale, bias, steps, q);
     pack(q, n, bits, codes);
     *scale_out = scale;

@@ -23,6 +23,7 @@
 #include "convert/convert.h"
 #include "helpers/checkpoint.h"
 #include "helpers/scratch.h"
+#include "store/verify.h"
 
 static const char *in(const char *folder, const char *name) {
     static char paths[4][1024];
@@ -255,6 +256,10 @@ static void memory_is_bounded(void **state) {
     print_message("peak %.1f MiB, %.1f s for a store of %.2f GiB\n", (double)peak / (double)SL_MIB,
                   seconds, (double)s.model_bytes / (double)SL_GIB);
     assert_true(peak < 300 * SL_MIB);
+    // Blocks that went through part by part have the checksums of what is in the file.
+    const sl_verify_params quiet = {0};
+    uint32_t n_damaged;
+    assert_int_equal(sl_store_verify(dst, &quiet, &n_damaged, &err), SL_OK);
     // Nothing of source or store stays in the page cache.
     const char *files[] = {"trunk.bin",       "embed.bin",   "experts/000.bin",
                            "experts/003.bin", "experts.sum", "manifest.json"};
