@@ -156,6 +156,18 @@ const char *demo_request(const demo_example *x, size_t *len) {
     return text;
 }
 
+void demo_json(const sl_json *node, char *out, size_t cap) {
+    sl_buf b;
+    sl_buf_init_fixed(&b, out, cap);
+    if (node) {
+        // Without the key that it has where it stands.
+        sl_json value = *node;
+        value.key = NULL;
+        write_json(&value, &b);
+    }
+    assert_false(b.failed);
+}
+
 /* ---- budgets ----------------------------------------------------------------------------------- */
 
 uint64_t demo_smallest(const sl_engine_options *options) {
