@@ -110,8 +110,12 @@ static sl_status file_is(const conversion *c, const char *name, uint64_t bytes, 
 /* Is a unit complete already? Then its checksums are in `hashes`. */
 static sl_status unit_done(conversion *c, const char *unit, const char *file, uint64_t bytes,
                            sl_hash128 *hashes, size_t n, bool *done, sl_error *err) {
+    sl_status st = SL_OK;
     *done = sl_journal_find(&c->journal, unit, hashes, n);
-    return *done ? file_is(c, file, bytes, done, err) : SL_OK;
+    if (*done)
+        st = file_is(c, file, bytes, done, err);
+    c->out->resumed = c->out->resumed || *done;
+    return st;
 }
 
 static sl_status source_of(conversion *c, sl_role role, uint32_t layer, uint32_t expert,
@@ -316,10 +320,8 @@ static sl_status take_up(conversion *c, sl_error *err) {
         (st = sl_path_join(c->partial, SL_STORE_MANIFEST, manifest, sizeof(manifest), err)))
         return st;
     bool named = sl_journal_find(&c->journal, "source", &source, 1);
-    if (named && sl_hash_equal(source, c->ck.fingerprint)) {
-        c->out->resumed = true;
+    if (named && sl_hash_equal(source, c->ck.fingerprint))
         return SL_OK;
-    }
     if (!named && is_complete(c)) {
         c->out->resumed = c->complete = true;
         return SL_OK;
