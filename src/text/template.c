@@ -84,7 +84,7 @@ static bool text_reserve(tpl_text *text, size_t n) {
     char *s = sl__tpl_alloc(text->run, cap, 1);
     if (!s || !sl__tpl_steps(text->run, text->len / 32))
         return false;
-    if (text->len)
+    if (text->s)
         memcpy(s, text->s, text->len);
     text->s = s;
     text->cap = cap;

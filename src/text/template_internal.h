@@ -1,11 +1,18 @@
 /* What the parts of the template interpreter share: the tree, values, and the state of a rendering.
  *
- *   template_parse.c    text -> tree; decides everything that can be decided without values
- *   template_eval.c     walks the tree: statements, scopes, calls
- *   template_value.c    what Python does with values: operators, comparison, str(), repr(), JSON
- *   template_filters.c  filters, tests, methods and global functions, as tables
- *   template_case.c     Unicode case mapping and str.isprintable(), generated tables
- *   template.c          the public functions
+ *   template.c            the public functions; errors, steps, memory
+ *   template_lex.c        text -> tokens
+ *   template_parse.c      tokens -> tree; decides everything that can be decided without values
+ *   template_eval.c       walks the tree: statements, scopes, calls
+ *   template_value.c      what Python does with values: operators, comparison, indexing
+ *   template_print.c      str(), repr(), JSON
+ *   template_call.c       finding and calling what the next four list in tables
+ *   template_strings.c    methods of str and filters on text
+ *   template_filters.c    other filters, methods of containers
+ *   template_tests.c      tests
+ *   template_functions.c  global functions
+ *   template_case.c       Unicode case mapping and str.isprintable(), generated tables
+ *   template_utf8.c       code points, searching
  *
  * Values are immutable and live in the scratch arena (or in the template, or in the variables).
  * Three objects change after they were made, as they do in Jinja: a namespace, a loop and a
@@ -249,7 +256,9 @@ typedef struct tpl_run {
     tpl_val vars;
 } tpl_run;
 
-/* template.c: errors and memory. sl__tpl_fail returns false and keeps the first error. */
+/* ---- template.c ---------------------------------------------------------------------------- */
+
+/* Errors and memory. sl__tpl_fail returns false and keeps the first error. */
 bool sl__tpl_fail(tpl_run *run, sl_status status, const char *fmt, ...) SL_PRINTF(3, 4);
 bool sl__tpl_steps(tpl_run *run, uint64_t n);
 bool sl__tpl_enter(tpl_run *run); // one level deeper; pair with sl__tpl_leave
@@ -318,14 +327,12 @@ static inline int64_t tpl_integral(const tpl_val *v) {
 
 const char *sl__tpl_type_name(const tpl_val *v); // as in Python's messages
 bool sl__tpl_truth(const tpl_val *v);
-bool sl__tpl_to_str(tpl_run *run, const tpl_val *v, tpl_val *out); // str(v)
 bool sl__tpl_equal(tpl_run *run, const tpl_val *a, const tpl_val *b, bool *out);
 bool sl__tpl_compare(tpl_run *run, tpl_op op, const tpl_val *a, const tpl_val *b, bool *out);
 bool sl__tpl_contains(tpl_run *run, const tpl_val *box, const tpl_val *v, bool *out);
 bool sl__tpl_unary(tpl_run *run, tpl_op op, const tpl_val *a, tpl_val *out);
 bool sl__tpl_binary(tpl_run *run, tpl_op op, const tpl_val *a, const tpl_val *b, tpl_val *out);
 bool sl__tpl_hashable(tpl_run *run, const tpl_val *v);             // an error if it is not
-bool sl__tpl_lower(tpl_run *run, const tpl_val *s, tpl_val *out);  // str.lower()
 bool sl__tpl_escape(tpl_run *run, const tpl_val *s, tpl_val *out); // of a string; makes markup
 
 /* len(v); false without an error where Python has no length for v. */
@@ -343,6 +350,10 @@ bool sl__tpl_dict_find(tpl_run *run, const tpl_val *dict, const tpl_val *key, co
 bool sl__tpl_dict_put(tpl_run *run, tpl_pair *pairs, uint32_t *n, const tpl_val *key,
                       const tpl_val *val);
 
+/* ---- template_print.c ---------------------------------------------------------------------- */
+
+bool sl__tpl_to_str(tpl_run *run, const tpl_val *v, tpl_val *out); // str(v)
+
 typedef struct tpl_json_style {
     bool ascii, sort_keys;
     const char *indent; // NULL: one line
@@ -355,7 +366,8 @@ bool sl__tpl_json_to_val(tpl_run *run, const sl_json *json, tpl_val *out);
 /* repr(float) in buf; returns its length. */
 size_t sl__tpl_float_repr(double f, char buf[40]);
 
-/* Code points. */
+/* ---- template_utf8.c ----------------------------------------------------------------------- */
+
 size_t sl__tpl_cp_count(const char *s, size_t len);
 size_t sl__tpl_cp_len(const char *s);                          // bytes of the code point at s
 size_t sl__tpl_cp_offset(const char *s, size_t len, size_t n); // bytes of the first n code points
@@ -371,7 +383,7 @@ bool sl__tpl_find(tpl_run *run, const char *hay, size_t len, const char *needle,
 bool sl__tpl_find_last(tpl_run *run, const char *hay, size_t len, const char *needle,
                        size_t needle_len, const char **at);
 
-/* ---- template_filters.c -------------------------------------------------------------------- */
+/* ---- template_call.c ----------------------------------------------------------------------- */
 
 typedef struct tpl_args {
     const tpl_val *pos;

@@ -2,7 +2,6 @@
  * object {"template": ..., "vars": {...}, "now": seconds} on each line, and answers each with one
  * line: {"out": ...}, or {"status": ..., "error": ...}. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -45,14 +44,10 @@ static void answer(const char *line, size_t len, sl_arena *arena) {
 }
 
 int main(void) {
-    char *line = malloc(LINE_MAX_BYTES), *block = malloc(ARENA_BYTES);
+    static char line[LINE_MAX_BYTES], block[ARENA_BYTES];
     sl_arena arena;
-    if (!line || !block)
-        return 1;
-    sl_arena_init(&arena, "template test", block, ARENA_BYTES);
-    while (fgets(line, LINE_MAX_BYTES, stdin))
+    sl_arena_init(&arena, "template test", block, sizeof(block));
+    while (fgets(line, sizeof(line), stdin))
         answer(line, strcspn(line, "\n"), &arena);
-    free(line);
-    free(block);
     return 0;
 }
