@@ -33,7 +33,7 @@ static tpl_node *adopt(tpl_parser *p, tpl_node *parent, tpl_node *child) {
 
 static void append(tpl_parser *p, tpl_node *parent, tpl_node ***tail, tpl_node *child) {
     raise_height(p, parent, child);
-    **tail = child;
+    **tail = child; // NOLINT(clang-analyzer-core.NullDereference): no tail is ever NULL
     *tail = &child->next;
 }
 
