@@ -6,32 +6,46 @@
 #include <xmmintrin.h>
 
 /* MXCSR: all exceptions masked, round to nearest, neither FTZ nor DAZ; the sticky flags stay. */
-static void set_control(void) {
-    _mm_setcsr((_mm_getcsr() & 0x3fu) | 0x1f80u);
+uint64_t sl_fpenv_set(void) {
+    const uint32_t before = _mm_getcsr();
+    _mm_setcsr((before & 0x3fu) | 0x1f80u);
+    return before;
+}
+
+void sl_fpenv_restore(uint64_t before) {
+    _mm_setcsr((uint32_t)before);
 }
 
 #elif defined(__aarch64__)
 
 /* FPCR: clear RMode, FZ, FZ16, the trap enables, and FIZ and AH where the processor has them. */
-static void set_control(void) {
-    uint64_t fpcr;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    fpcr &= ~((uint64_t)3 << 22 | (uint64_t)1 << 24 | (uint64_t)1 << 19 | (uint64_t)0x9f00 | 3u);
+uint64_t sl_fpenv_set(void) {
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    const uint64_t fpcr = before & ~((uint64_t)3 << 22 | (uint64_t)1 << 24 | (uint64_t)1 << 19 |
+                                     (uint64_t)0x9f00 | 3u);
     __asm__ volatile("msr fpcr, %0" : : "r"(fpcr));
+    return before;
+}
+
+void sl_fpenv_restore(uint64_t before) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
 }
 
 #else
 #include <fenv.h>
 
-static void set_control(void) {
+uint64_t sl_fpenv_set(void) {
+    const int before = fegetround();
     fesetround(FE_TONEAREST);
+    return (uint64_t)before;
+}
+
+void sl_fpenv_restore(uint64_t before) {
+    fesetround((int)before);
 }
 
 #endif
-
-void sl_fpenv_set(void) {
-    set_control();
-}
 
 /* Ask by computing, so that the answer is about results and not about one register's bits. */
 bool sl_fpenv_check(void) {

@@ -168,8 +168,10 @@ void sl_sincosf(float x, float *sin_x, float *cos_x); /* |x| <= 2^22 */
 double sl_exp64(double x);
 double sl_log64(double x); /* x > 0 */
 
-/* Set round-to-nearest with subnormals kept, in the calling thread. */
-void sl_fpenv_set(void);
+/* Set round-to-nearest with subnormals kept, in the calling thread; returns what was set before, for
+ * sl_fpenv_restore(). */
+uint64_t sl_fpenv_set(void);
+void sl_fpenv_restore(uint64_t before);
 /* True when the calling thread computes as the definitions say. */
 bool sl_fpenv_check(void);
 

@@ -140,8 +140,7 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     const uint32_t n_groups = affine ? n_inputs / group : 0;
     const uint32_t groups_per_block = affine ? SL_BLOCK / group : 0;
     const size_t row_groups = (size_t)row * n_groups;
-    const size_t row_bytes = (size_t)n_inputs / 8 * (block_bytes / SL_LANES) +
-                             (affine ? 0 : n_inputs % 8 * (block_bytes / SL_BLOCK));
+    const size_t row_bytes = (size_t)n_inputs * block_bytes / SL_BLOCK;
     const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * row_bytes;
     const size_t codes_left = (size_t)(w->shape.rows - row) * row_bytes;
     float scales[SL_LANES + 4] = {0.0f}; // l_spread may look at four from any of the 16
@@ -216,7 +215,9 @@ SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_e
 
 SL_INLINE void lanes_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                              const sl_columns *x, float *y, size_t y_stride, sl_dtype dtype) {
-    const uint32_t panel = sl_panel_rows(sl_blocks(w->shape.cols) * lanes_block_bytes(dtype), 1);
+    const size_t row_bytes = (size_t)w->shape.cols * lanes_block_bytes(dtype) / SL_BLOCK;
+    const uint32_t panel = sl_panel_rows(row_bytes, 1);
+    sl_prefetch_rows(w, row_begin, row_bytes);
 #define TILE(begin, end, column, n) lanes_tile(w, begin, end, x, column, dtype, n, y, y_stride)
     SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
 #undef TILE

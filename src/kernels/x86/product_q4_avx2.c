@@ -165,6 +165,7 @@ SL_INLINE void q4_rows(const sl_matrix *w, uint32_t begin, uint32_t end, const s
 void sl__avx2_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                          const sl_columns *x, float *y, size_t y_stride) {
     const uint32_t panel = sl_panel_rows(w->shape.cols / 2, ROWS_MAX);
+    sl_prefetch_rows(w, row_begin, w->shape.cols / 2);
 #define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, y, y_stride)
     SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
 #undef TILE
