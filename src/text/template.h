@@ -42,15 +42,14 @@ typedef struct sl_template sl_template;
 typedef struct sl_template_limits {
     uint64_t steps_max; /* nodes visited, plus one for some dozens of bytes handled */
     size_t output_bytes_max;
-    uint32_t
-        depth_max;    /* nested evaluations, macro calls included; about 250 bytes of stack each */
-    int64_t now_unix; /* what strftime_now() shows, in seconds since 1970, as UTC */
+    uint32_t depth_max; /* nested evaluations, calls included; some 350 bytes of stack each */
+    int64_t now_unix;   /* what strftime_now() shows, in seconds since 1970, as UTC */
 } sl_template_limits;
 
 /* Limits that no sensible template meets: 20 million steps, 64 MiB, depth 300. */
 sl_template_limits sl_template_limits_default(int64_t now_unix);
 
-/* Parse a template. Its tree and a copy of its source live in arena (some 6 times the source's
+/* Parse a template. Its tree and a copy of its source live in arena (6 to 8 times the source's
  * length), which must outlive *out; src may go. Any thread.
  * Errors: SL_ERR_SYNTAX (malformed), SL_ERR_UNSUPPORTED (outside the subset), both with line and
  * column; SL_ERR_MEMORY (arena full). On error *out is NULL. */
@@ -59,8 +58,8 @@ SL_MUST_USE sl_status sl_template_parse(const char *src, size_t len, sl_arena *a
 
 /* Render into out (appended). vars is an object: messages, tools, add_generation_prompt and so on;
  * its members are the template's variables. scratch holds values, and text while it is put together:
- * some 50 bytes for each JSON value and up to four times the text that goes through it. Everything
- * taken from scratch is given back before returning. The template is only read: any number of
+ * some 50 bytes for each JSON value, and once or twice the text for the templates of the families
+ * (those that build a prompt in several steps take it once a step). Everything taken from scratch is given back before returning. The template is only read: any number of
  * threads may render it, each with its own scratch and out.
  * Errors:
  *   SL_ERR_ARGUMENT     raise_exception() (the message is the template's), an undefined variable's
