@@ -42,9 +42,10 @@ SL_INLINE void q4_half(const __m256i codes[ROWS_MAX], const __m256 scales[ROWS_M
     }
 }
 
-/* The sums of one row and n columns start from the biases. */
+/* The sums of one row and n columns start from the biases; the scales of the first 16 groups are kept. */
 SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
-                         const float *group_sums, uint32_t stride, int n, float *sums) {
+                         const float *group_sums, uint32_t stride, int n, float *sums,
+                         float *chunk) {
     const sl_dtype dtype = w->shape.scale_dtype;
     lanes a[SL_TILE];
     SL_UNROLL
@@ -56,6 +57,9 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
         const lanes scale = l_widen(w->scales, dtype, row_groups + g, part);
         const lanes bias = l_widen(w->biases, dtype, row_groups + g, part);
         const lanes b = l_fma(l_set1(8.0f), scale, bias);
+        if (g == 0) {
+            l_store(chunk, scale);
+        }
         SL_UNROLL
         for (int k = 0; k < n; k++) {
             const lanes sum = l_fma(b, l_load(group_sums + (size_t)k * stride + g), a[k]);
@@ -106,12 +110,12 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
         codes[r] = (const char *)w->codes + at * row_bytes;
         row_groups[r] = (size_t)at * n_groups;
         q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
-                  sums + r * n * 16);
+                  sums + r * n * 16, chunk[r]);
     }
     for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
         const uint32_t g = b * (SL_BLOCK / group);
         const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
-        if (g % SL_LANES == 0) {
+        if (g % SL_LANES == 0 && g > 0) {
             const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
             SL_UNROLL
             for (int r = 0; r < rows; r++) {
@@ -121,6 +125,14 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
         }
         SL_UNROLL
         for (int h = 0; h < 2; h++) {
+            if (n_words <= 8 * (unsigned)h) { // nothing there: +0 is added, which ends a sum of -0
+                for (int i = 0; i < rows * n; i++) {
+                    float *sum = sums + i * 16 + 8 * h;
+                    const __m256 zero = _mm256_setzero_ps();
+                    _mm256_store_ps(sum, _mm256_add_ps(_mm256_load_ps(sum), zero));
+                }
+                continue;
+            }
             __m256i c[ROWS_MAX];
             __m256 scales[ROWS_MAX];
             SL_UNROLL
