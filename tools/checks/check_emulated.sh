@@ -13,16 +13,19 @@ mkdir "$work"
 "$build/sluice" convert models/demo "$work/store"
 echo 1 17 300 4000 8191 5 5 99 1234 2345 3456 4567 5678 6789 7890 42 >"$work/tokens"
 
-logits() {   # name, command...
+logits() {   # name, how to start the program; arguments=(more options)
     local name=$1
     shift
-    "$@" logits "$work/store" --tokens "$work/tokens" --out "$work/$name" --mem 256M
+    "$@" logits "$work/store" --tokens "$work/tokens" --out "$work/$name" --mem 256M "${arguments[@]}"
     cmp "$work/here" "$work/$name"
     echo "$name: $(sha256sum <"$work/$name" | cut -c1-16), $(stat -c %s "$work/$name") bytes"
 }
 
+arguments=()
 logits here "$build/sluice"
-logits ref "$build/sluice" --cpu ref
+arguments=(--cpu ref)
+logits ref "$build/sluice"
+arguments=()
 logits x86-64-nehalem qemu-x86_64 -cpu Nehalem "$build/sluice"
 logits x86-64-haswell qemu-x86_64 -cpu Haswell "$build/sluice"
 logits arm64 qemu-aarch64 -L /usr/aarch64-linux-gnu "$aarch64/sluice"
