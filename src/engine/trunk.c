@@ -65,13 +65,11 @@ sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *ta
 
 /* ---- streaming ------------------------------------------------------------------------------------- */
 
-#define PARTS 3u
-
 typedef struct strip {
     uint32_t first_row, n_rows, n_parts;
-    sl_read reads[PARTS];
-    uint32_t skip[PARTS]; /* bytes of the first page before the part's first byte */
-    uint64_t at[PARTS];   /* where a part's pages are in the buffer */
+    sl_read reads[SL_STRIP_PARTS];
+    uint32_t skip[SL_STRIP_PARTS]; /* bytes of the first page before the part's first byte */
+    uint64_t at[SL_STRIP_PARTS];   /* where a part's pages are in the buffer */
 } strip;
 
 // Pages that hold `bytes` bytes, wherever they begin.
@@ -79,23 +77,17 @@ static uint64_t span_max(uint64_t bytes) {
     return SL_ALIGN_UP(bytes, SL_PAGE) + SL_PAGE;
 }
 
-static uint32_t rows_per_strip(const sl_weight *w, uint64_t strip_bytes) {
-    uint64_t row = w->layout.row_code_bytes + 2 * w->layout.row_scale_bytes;
-    uint64_t slack = PARTS * 2 * SL_PAGE;
-    uint64_t rows = strip_bytes > slack ? (strip_bytes - slack) / row : 0;
-    return (uint32_t)SL_MIN(SL_MAX(rows, 1u), w->shape.rows);
-}
-
 static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uint32_t n_rows,
                         uint8_t *buffer, strip *s) {
     const sl_matrix_layout *l = &w->layout;
-    const uint64_t part_at[PARTS] = {l->codes_at, l->scales_at, l->biases_at};
-    const uint64_t row_bytes[PARTS] = {l->row_code_bytes, l->row_scale_bytes, l->row_scale_bytes};
+    const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
+    const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
+                                                l->row_scale_bytes};
     uint64_t base = t->store->tensors[w->index].offset, at = 0;
     memset(s, 0, sizeof(*s));
     s->first_row = first_row;
     s->n_rows = n_rows;
-    const uint32_t n_parts = l->row_scale_bytes ? PARTS : 1;
+    const uint32_t n_parts = l->row_scale_bytes ? SL_STRIP_PARTS : 1;
     s->n_parts = n_parts;
     for (uint32_t i = 0; i < n_parts; i++) {
         uint64_t offset = base + part_at[i] + first_row * row_bytes[i],
@@ -137,7 +129,7 @@ static sl_status stream(sl_trunk_source *source, const sl_weight *w,
                         void (*use)(void *ctx, const sl_matrix *strip, uint32_t first_row),
                         void *ctx, sl_error *err) {
     sl_trunk *t = (sl_trunk *)source;
-    uint32_t step = rows_per_strip(w, t->strip_bytes), which = 0;
+    uint32_t step = sl_plan_strip_rows(&w->layout, w->shape.rows, t->strip_bytes), which = 0;
     strip strips[2];
     begin_strip(t, w, 0, step, t->strips[0], &strips[0]);
     for (uint32_t row = 0; row < w->shape.rows; row += step, which ^= 1) {

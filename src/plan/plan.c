@@ -40,6 +40,10 @@ const char *sl_account_purpose(sl_account_id id) {
 
 /* ---- sizes ------------------------------------------------------------------------------------ */
 
+static uint64_t page_up(uint64_t bytes) {
+    return SL_ALIGN_UP(bytes, SL_PAGE);
+}
+
 uint64_t sl_plan_weight_table_bytes(const sl_store *store) {
     return SL_ALIGN_UP((uint64_t)store->n_tensors * sizeof(sl_weight), 64) +
            SL_ALIGN_UP((uint64_t)store->model.n_layers * sizeof(sl_layer_weights), 64);
@@ -51,6 +55,29 @@ uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) {
 
 bool sl_plan_tensor_can_stream(const sl_store_tensor *t) {
     return t->shape.rows > 1 && t->role != SL_ROLE_DELTA_CONV;
+}
+
+uint32_t sl_plan_strip_rows(const sl_matrix_layout *l, uint32_t n_rows, uint64_t strip_bytes) {
+    uint64_t slack = SL_STRIP_PARTS * 2 * SL_PAGE, row = l->row_code_bytes + 2 * l->row_scale_bytes;
+    uint64_t rows = strip_bytes > slack ? (strip_bytes - slack) / row : 0;
+    return (uint32_t)SL_MIN(SL_MAX(rows, 1u), n_rows);
+}
+
+uint64_t sl_plan_streamed_bytes(const sl_store_tensor *t, uint64_t strip_bytes) {
+    const sl_matrix_layout *l = &t->layout;
+    const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
+    const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
+                                                l->row_scale_bytes};
+    uint32_t step = sl_plan_strip_rows(l, t->shape.rows, strip_bytes);
+    uint64_t sum = 0;
+    for (uint32_t row = 0; row < t->shape.rows; row += step) {
+        uint32_t n = SL_MIN(step, t->shape.rows - row);
+        for (uint32_t i = 0; i < (l->row_scale_bytes ? SL_STRIP_PARTS : 1u); i++) {
+            uint64_t from = t->offset + part_at[i] + row * row_bytes[i];
+            sum += page_up(from + n * row_bytes[i]) - from / SL_PAGE * SL_PAGE;
+        }
+    }
+    return sum;
 }
 
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows) {
@@ -100,10 +127,6 @@ static uint64_t strip_bytes(uint64_t budget, uint64_t row_max) {
     uint64_t bytes = SL_MIN(budget / 64, SL_STRIP_BYTES_MAX);
     bytes = SL_MAX(bytes, SL_STRIP_BYTES_MIN);
     bytes = SL_MAX(bytes, row_max + 6 * SL_PAGE);
-    return SL_ALIGN_UP(bytes, SL_PAGE);
-}
-
-static uint64_t page_up(uint64_t bytes) {
     return SL_ALIGN_UP(bytes, SL_PAGE);
 }
 
@@ -311,7 +334,7 @@ static void keep_trunk(const sl_plan_input *in, const trunk_sums *sums, choice *
                 resident[i] = keep;
             if (!keep) {
                 r->n_streamed++;
-                r->streamed_bytes += t->layout.bytes;
+                r->streamed_bytes += sl_plan_streamed_bytes(t, c->strip);
             }
         }
     }
@@ -329,7 +352,11 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
             (r->total_bytes - in->budget_bytes + store->expert.stride - 1) / store->expert.stride;
         c->hot_slots -= (uint32_t)SL_MIN(over, c->hot_slots);
     }
+    // With the slots went their tables: one of them may fit after all.
     choice more = *c;
+    while (++more.hot_slots <= most && fits(in, &more, r))
+        *c = more;
+    more = *c;
     more.rows = store->embed.shape.rows;
     if (c->hot_slots == most && fits(in, &more, r))
         *c = more;

@@ -54,7 +54,7 @@ typedef struct sl_plan_result {
     uint64_t text_max;         /* longest rendered prompt */
     uint64_t text_workspace_bytes;
     uint32_t n_streamed;
-    uint64_t streamed_bytes; /* of trunk and head, read for every chunk */
+    uint64_t streamed_bytes; /* read for trunk and head for every token or chunk, in whole pages */
     uint64_t token_read_bytes_low, token_read_bytes_high;
     uint64_t kernel_fixed_bytes; /* the kernel account without page tables */
 } sl_plan_result;
@@ -76,6 +76,12 @@ uint64_t sl_plan_weight_table_bytes(const sl_store *store);
 uint64_t sl_plan_tensor_bytes(const sl_store_tensor *tensor);
 /* True when a tensor can pass through in strips instead of staying. */
 bool sl_plan_tensor_can_stream(const sl_store_tensor *tensor);
+/* A tensor that streams passes through in strips of so many rows. A strip's codes, scales and biases are
+ * three runs of whole pages. */
+#define SL_STRIP_PARTS 3u
+uint32_t sl_plan_strip_rows(const sl_matrix_layout *layout, uint32_t n_rows, uint64_t strip_bytes);
+/* Bytes that are read to stream it once. */
+uint64_t sl_plan_streamed_bytes(const sl_store_tensor *tensor, uint64_t strip_bytes);
 /* Rows kept, with their ids. */
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows);
 /* Tables of the hot tier, for n slots. */
