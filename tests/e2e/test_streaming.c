@@ -116,6 +116,48 @@ static void with_uring(void **state) {
     bytes_agree(SL_IO_URING, "io_uring", &looked);
 }
 
+/* What the plan says that one token of an answer reads is what it reads. */
+static void plan_tells_the_cost(void **state) {
+    (void)state;
+    const demo_example *x = demo_example_of(21);
+    for (uint32_t part = 0; part < 8; part++) {
+        sl_engine_options o;
+        sl_engine *engine;
+        sl_session *session;
+        sl_error err;
+        sl_plan_info plan;
+        sl_telemetry before, after;
+        sl_engine_options_init(&o);
+        o.n_ctx = 256;
+        o.n_threads = 1;
+        o.mem_bytes = demo_smallest(&o);
+        o.mem_bytes += (demo_largest(&o) - o.mem_bytes) * part * part / 49;
+        demo_check(sl_engine_open(demo_store(), &o, NULL, &engine, &err), &err);
+        demo_check(sl_session_open(engine, &session, &err), &err);
+        sl_engine_plan(engine, &plan);
+        // Twice: the slots start empty.
+        for (uint32_t round = 0; round < 2; round++) {
+            sl_session_reset(session);
+            demo_check(sl_session_feed(session, x->prompt_ids, x->n_prompt, NULL, &err), &err);
+            sl_engine_telemetry(engine, &before);
+            for (uint32_t i = 0; i < x->n_answer; i++)
+                demo_check(sl_session_feed(session, &x->answer_ids[i], 1, NULL, &err), &err);
+        }
+        sl_engine_telemetry(engine, &after);
+        uint64_t trunk = after.trunk_read_bytes - before.trunk_read_bytes;
+        uint64_t all = (after.read_bytes - before.read_bytes) / x->n_answer;
+        printf("%llu bytes: a token reads %llu, planned %llu to %llu (trunk %llu)\n",
+               (unsigned long long)o.mem_bytes, (unsigned long long)all,
+               (unsigned long long)plan.token_read_bytes_low,
+               (unsigned long long)plan.token_read_bytes_high,
+               (unsigned long long)plan.trunk_streamed_bytes);
+        assert_int_equal(trunk, plan.trunk_streamed_bytes * x->n_answer);
+        // Rows lie on two pages now and then, and the plan counts one.
+        assert_true(all <= plan.token_read_bytes_high + SL_PAGE);
+        sl_engine_close(engine);
+    }
+}
+
 static void drive_is_counted(void **state) {
     (void)state;
     uint64_t bytes;
@@ -131,6 +173,7 @@ int main(void) {
         cmocka_unit_test(drive_is_counted),
         cmocka_unit_test(with_pread),
         cmocka_unit_test(with_uring),
+        cmocka_unit_test(plan_tells_the_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
