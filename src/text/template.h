@@ -59,8 +59,9 @@ SL_MUST_USE sl_status sl_template_parse(const char *src, size_t len, sl_arena *a
 /* Render into out (appended). vars is an object: messages, tools, add_generation_prompt and so on;
  * its members are the template's variables. scratch holds values, and text while it is put together:
  * some 50 bytes for each JSON value, and once or twice the text for the templates of the families
- * (those that build a prompt in several steps take it once a step). Everything taken from scratch is given back before returning. The template is only read: any number of
- * threads may render it, each with its own scratch and out.
+ * (those that build a prompt in several steps take it once a step). Everything taken from scratch is
+ * given back before returning. The template is only read: any number of threads may render it, each
+ * with its own scratch and out.
  * Errors:
  *   SL_ERR_ARGUMENT     raise_exception() (the message is the template's), an undefined variable's
  *                       attribute, operands of the wrong type, steps or depth over the limit
