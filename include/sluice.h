@@ -39,7 +39,7 @@ typedef struct sl_sink {
 
 /* Progress of long work. total is 0 where it is not known. Return false to stop. */
 typedef enum sl_phase {
-    SL_PHASE_OPEN,    /* bytes of the trunk */
+    SL_PHASE_OPEN,    /* bytes of trunk, embedding and text */
     SL_PHASE_PREFILL, /* tokens of the prompt */
     SL_PHASE_CONVERT, /* bytes of the checkpoint */
     SL_PHASE_VERIFY,  /* bytes of the store */
@@ -57,8 +57,11 @@ typedef struct sl_engine sl_engine;   /* an opened model under a plan */
 typedef struct sl_session sl_session; /* one mutable sequence of tokens */
 
 typedef enum sl_scope {
-    SL_SCOPE_ENGINE,  /* the budget covers what the engine allocates and causes */
-    SL_SCOPE_PROCESS, /* the budget covers everything this process holds: code, stacks, the rest */
+    SL_SCOPE_ENGINE, /* the budget covers what the engine allocates and causes */
+    /* The budget covers everything this process holds: code, stacks, the rest. For small budgets the calling
+     * thread, and those it starts from then on, are kept to as many processors as compute: each one costs
+     * reserve. */
+    SL_SCOPE_PROCESS,
 } sl_scope;
 
 typedef enum sl_io {
@@ -147,14 +150,15 @@ SL_PUBLIC void sl_engine_model(const sl_engine *engine, sl_model_info *out);
 
 /* Text to tokens. special: marker tokens written in the text (such as <|im_end|>) are recognised, as a
  * rendered template needs; false takes the text literally. At most cap ids are written; *n is the
- * number needed. Errors: SL_ERR_CONTEXT when n > cap, SL_ERR_STATE without a tokenizer. */
+ * number needed. Errors: SL_ERR_CONTEXT when n > cap, SL_ERR_STATE without a tokenizer, SL_ERR_MEMORY for a
+ * single word that is longer than the plan's text account holds. */
 SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len,
                                        bool special, uint32_t *ids, size_t cap, size_t *n,
                                        sl_error *err);
 /* Render the chat template for a JSON object {"messages": [...], "tools": [...],
- * "add_generation_prompt": true, "enable_thinking": false, ...} into out (at most cap bytes, no NUL).
+ * "add_generation_prompt": true, "enable_thinking": false, ...} into out (less than cap bytes; a NUL follows them, which *n does not count).
  * Errors: SL_ERR_SYNTAX (JSON), SL_ERR_ARGUMENT (the template's own complaint), SL_ERR_CONTEXT (longer
- * than cap), SL_ERR_STATE without a template. */
+ * than cap), SL_ERR_MEMORY (more values than the text account holds), SL_ERR_STATE without a template. */
 SL_PUBLIC sl_status sl_engine_render(sl_engine *engine, const char *json, size_t len, char *out,
                                      size_t cap, size_t *n, sl_error *err);
 /* Longest rendered prompt, in bytes, that the plan holds; callers size their buffers with it. */
@@ -171,8 +175,9 @@ SL_PUBLIC void sl_session_reset(sl_session *session);
 SL_PUBLIC uint32_t sl_session_length(const sl_session *session);
 
 /* Append tokens and compute them (prefill). Afterwards sl_session_logits() holds the logits of the last
- * one. Errors: SL_ERR_CONTEXT (nothing was appended), SL_ERR_CANCELED and SL_ERR_IO (the session is
- * reset), SL_ERR_ARGUMENT (a token outside the vocabulary; nothing was appended). */
+ * one. Errors: SL_ERR_CONTEXT (nothing was appended), SL_ERR_CANCELED, SL_ERR_IO and SL_ERR_CORRUPT
+ * (the session is reset; a cancel that came before the call, or during one for a single token of an answer,
+ * leaves it as it was), SL_ERR_ARGUMENT (a token outside the vocabulary; nothing was appended). */
 SL_PUBLIC sl_status sl_session_feed(sl_session *session, const uint32_t *tokens, size_t n,
                                     const sl_progress *progress, sl_error *err);
 /* [n_vocab] f32, valid until the next feed or generate; NULL before the first feed. */
@@ -212,13 +217,15 @@ typedef struct sl_generate_request {
     uint32_t max_tokens;     /* 0: until the context is full */
     const char *const *stop; /* strings that end the answer; they are not part of it */
     size_t n_stop;           /* at most 16 of at most 256 bytes */
-    bool parse; /* split the answer into text, reasoning and tool calls; a prompt that ends
-                                with the mark that opens thinking starts inside it */
+    /* Split the answer into text, reasoning and tool calls. A prompt that ends with the mark that opens
+     * thinking starts inside it. */
+    bool parse;
     const char *tools_json; /* with parse: the tools' schemas, to type arguments; or NULL */
-    /* Called on the caller's thread. Complete UTF-8 characters only. Return false to stop. */
+    /* Called on the caller's thread, with complete UTF-8 characters. Return false to stop. They run while
+     * the engine promises not to allocate: no sl_ function that opens, converts or inspects may be called. */
     bool (*on_piece)(void *user, sl_piece kind, const char *bytes, size_t n);
-    bool (*on_token)(void *user,
-                     uint32_t token); /* every generated token, the end token excluded */
+    /* Every generated token, the end token excluded. */
+    bool (*on_token)(void *user, uint32_t token);
     void *user;
     const sl_progress *progress; /* of the prompt */
 } sl_generate_request;
@@ -234,7 +241,9 @@ typedef struct sl_generate_result {
 SL_PUBLIC void sl_generate_request_init(const sl_engine *engine, sl_generate_request *request);
 
 /* Feed the prompt, then sample and feed until something ends the answer. The last sampled token is not
- * fed. result is filled on success, also when cancelled. Errors: as sl_session_feed; SL_ERR_ARGUMENT. */
+ * fed. result is filled on success, also when cancelled: a cancel within the answer leaves a session that
+ * can go on, one within the prompt leaves it empty (sl_session_length() tells). Errors: as
+ * sl_session_feed; SL_ERR_ARGUMENT; SL_ERR_STATE without a tokenizer. */
 SL_PUBLIC sl_status sl_session_generate(sl_session *session, const sl_generate_request *request,
                                         sl_generate_result *result, sl_error *err);
 /* Ask the running call of this session to stop: within a token or a prefill chunk's layer. Any thread,

@@ -27,7 +27,7 @@ static bool report_open(void *user, uint64_t done, uint64_t total) {
     return p->report(p->user, SL_PHASE_OPEN, done, total);
 }
 
-static bool report_prefill(void *user, uint64_t done, uint64_t total) {
+bool sl__api_report_prefill(void *user, uint64_t done, uint64_t total) {
     const sl_progress *p = user;
     return p->report(p->user, SL_PHASE_PREFILL, done, total);
 }
@@ -119,7 +119,7 @@ void sl_engine_model(const sl_engine *e, sl_model_info *out) {
         .has_tokenizer = e->has_tokenizer,
         .has_template = e->has_template,
         .cpu = e->backend.k.level,
-        .io = sl_reader_kind_name(e->reader_kind),
+        .io = sl_reader_kind_name(e->settings.reader),
         .direct = e->store.direct,
     };
 }
@@ -201,7 +201,7 @@ sl_status sl_session_feed(sl_session *s, const uint32_t *tokens, size_t n,
                           const sl_progress *progress, sl_error *err) {
     bool told = progress && progress->report;
     sl_status st =
-        sl__session_feed(s, tokens, n, told ? report_prefill : NULL, (void *)progress, err);
+        sl__session_feed(s, tokens, n, told ? sl__api_report_prefill : NULL, (void *)progress, err);
     atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     return st;
 }
@@ -217,26 +217,28 @@ void sl_session_cancel(sl_session *s) {
 /* ---- telemetry --------------------------------------------------------------------------------- */
 
 void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
+    sl_counters c;
+    sl__engine_counters((sl_engine *)e, &c); // only the lock changes
     *out = (sl_telemetry){
-        .tokens_prefilled = e->tokens_prefilled,
-        .tokens_decoded = e->tokens_decoded,
-        .hits = e->experts.hits,
-        .reads = e->experts.reads_total,
-        .expert_read_bytes = e->experts.read_bytes,
-        .trunk_read_bytes = e->trunk.read_bytes,
-        .embedding_read_bytes = e->rows.read_bytes,
-        .open_read_bytes = e->open_read_bytes,
-        .open_seconds = e->open_seconds,
-        .prefill_seconds = e->prefill_seconds,
-        .decode_seconds = e->decode_seconds,
-        .wait_seconds = e->experts.wait_seconds + e->trunk.wait_seconds + e->rows.wait_seconds,
-        .mixer_seconds = e->times.mixer,
-        .router_seconds = e->times.router,
-        .experts_seconds = e->times.experts,
-        .head_seconds = e->times.head,
+        .tokens_prefilled = c.tokens_prefilled,
+        .tokens_decoded = c.tokens_decoded,
+        .hits = c.hits,
+        .reads = c.reads,
+        .read_bytes =
+            c.expert_read_bytes + c.trunk_read_bytes + c.row_read_bytes + c.open_read_bytes,
+        .expert_read_bytes = c.expert_read_bytes,
+        .trunk_read_bytes = c.trunk_read_bytes,
+        .embedding_read_bytes = c.row_read_bytes,
+        .open_read_bytes = c.open_read_bytes,
+        .open_seconds = c.open_seconds,
+        .prefill_seconds = c.prefill_seconds,
+        .decode_seconds = c.decode_seconds,
+        .wait_seconds = c.wait_seconds,
+        .mixer_seconds = c.times.mixer,
+        .router_seconds = c.times.router,
+        .experts_seconds = c.times.experts,
+        .head_seconds = c.times.head,
     };
-    out->read_bytes = out->expert_read_bytes + out->trunk_read_bytes + out->embedding_read_bytes +
-                      out->open_read_bytes;
 }
 
 static sl_status cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {

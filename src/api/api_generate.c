@@ -139,9 +139,8 @@ static sl_status check_request(const sl_session *session, const sl_generate_requ
     if (!(p->temperature >= 0 && p->temperature <= 100))
         return sl_fail(err, SL_ERR_ARGUMENT, "temperature is %g, expected 0 to 100",
                        (double)p->temperature);
-    if (!(p->top_p > 0 && p->top_p <= 1))
-        return sl_fail(err, SL_ERR_ARGUMENT, "top_p is %g, expected more than 0 and at most 1",
-                       (double)p->top_p);
+    if (!(p->top_p >= 0 && p->top_p <= 1))
+        return sl_fail(err, SL_ERR_ARGUMENT, "top_p is %g, expected 0 to 1", (double)p->top_p);
     if (!(p->min_p >= 0 && p->min_p <= 1))
         return sl_fail(err, SL_ERR_ARGUMENT, "min_p is %g, expected 0 to 1", (double)p->min_p);
     if (!(p->repeat_penalty > 0 && p->repeat_penalty <= 100))
@@ -173,18 +172,10 @@ static bool is_stop_token(const sl_model *m, uint32_t token) {
     return false;
 }
 
-static bool report_prefill(void *user, uint64_t done, uint64_t total) {
-    const sl_progress *p = user;
-    return p->report(p->user, SL_PHASE_PREFILL, done, total);
-}
-
 static sl_status feed_prompt(sl_session *session, const sl_generate_request *r, sl_error *err) {
     bool told = r->progress && r->progress->report;
-    sl_status st = sl__session_feed(session, r->prompt, r->n_prompt, told ? report_prefill : NULL,
-                                    (void *)r->progress, err);
-    for (size_t i = 0; i < r->n_prompt && !st; i++)
-        sl_sampler_see(&session->engine->sampler, r->prompt[i], SL_SEEN_PROMPT);
-    return st;
+    return sl__session_feed(session, r->prompt, r->n_prompt, told ? sl__api_report_prefill : NULL,
+                            (void *)r->progress, err);
 }
 
 // One token's text to the caller. Special tokens are no text.
@@ -213,6 +204,7 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
         .repeat_penalty = r->sampling.repeat_penalty,
         .seed = r->sampling.seed,
     };
+    sl_sampler_begin_answer(&e->sampler);
     for (;;) {
         if (s->refused || atomic_load_explicit(&session->cancel, memory_order_relaxed)) {
             out->finish = SL_FINISH_CANCEL;
@@ -222,13 +214,17 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
             out->finish = SL_FINISH_STOP;
             return SL_OK;
         }
-        if (r->max_tokens && out->n_generated == r->max_tokens) {
+        if (out->context_full || (r->max_tokens && out->n_generated == r->max_tokens)) {
             out->finish = SL_FINISH_LENGTH;
             return SL_OK;
         }
-        uint32_t position = e->state.n_past;
-        uint32_t token = sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session),
-                                         &params, position);
+        uint32_t position = e->state.n_past, token;
+        if (!sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session), &params,
+                             position, &token))
+            return sl_fail(err, SL_ERR_CORRUPT,
+                           "the logits after %u tokens are not all finite: the model's weights are "
+                           "damaged, or not meant for 32-bit arithmetic",
+                           position);
         if (is_stop_token(&e->store.model, token)) {
             out->finish = SL_FINISH_STOP;
             return SL_OK;
@@ -236,17 +232,12 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
         sl_sampler_see(&e->sampler, token, SL_SEEN_ANSWER);
         out->n_generated++;
         emit_token(s, e, token);
-        if (position == e->state.n_ctx) {
-            out->finish = SL_FINISH_LENGTH;
-            out->context_full = true;
-            return SL_OK;
-        }
-        sl_status st = SL_OK;
-        if (!s->stopped && !s->refused && !(r->max_tokens && out->n_generated == r->max_tokens))
-            st = sl__session_feed(session, &token, 1, NULL, NULL, err);
-        if (st == SL_ERR_CANCELED)
-            continue; // the flag is still set: the loop ends above
-        if (st)
+        out->context_full = position == e->state.n_ctx;
+        bool last = s->stopped || s->refused || out->context_full ||
+                    (r->max_tokens && out->n_generated == r->max_tokens);
+        sl_status st = last ? SL_OK : sl__session_feed(session, &token, 1, NULL, NULL, err);
+        // A cancel leaves the session as it was before this token; the loop ends above.
+        if (st && st != SL_ERR_CANCELED)
             return st;
     }
 }
@@ -274,18 +265,34 @@ static sl_status generate(sl_session *session, stream *s, sl_generate_result *ou
     return st;
 }
 
+// The i-th token from the end (0 is the last) of what the answer will follow; false before the first one.
+static bool token_from_end(const sl_session *session, const sl_generate_request *r, size_t i,
+                           uint32_t *token) {
+    if (i < r->n_prompt) {
+        *token = r->prompt[r->n_prompt - 1 - i];
+        return true;
+    }
+    i -= r->n_prompt;
+    if (i >= session->n_tail)
+        return false;
+    *token = session->tail[session->n_tail - 1 - i];
+    return true;
+}
+
 // Whether the prompt's text ends with the mark that opens thinking, white space behind it aside.
-static bool prompt_opens_thinking(const sl_engine *e, const sl_generate_request *r) {
+static bool prompt_opens_thinking(const sl_session *session, const sl_generate_request *r) {
+    const sl_engine *e = session->engine;
     const char *mark = e->answer_format->think_begin;
     char end[4 * SL_ANSWER_MARKER_MAX];
     size_t n = 0;
+    uint32_t token;
     if (!mark)
         return false;
     // The last tokens' bytes, from the back of the buffer to its front.
-    for (size_t i = r->n_prompt; i > 0 && n < sizeof(end); i--) {
+    for (size_t i = 0; n < sizeof(end) && token_from_end(session, r, i, &token); i++) {
         const char *bytes;
         size_t len;
-        if (!sl_tok_token_bytes(&e->tokenizer, r->prompt[i - 1], &bytes, &len))
+        if (!sl_tok_token_bytes(&e->tokenizer, token, &bytes, &len))
             break;
         size_t take = SL_MIN(len, sizeof(end) - n);
         n += take;
@@ -299,7 +306,8 @@ static bool prompt_opens_thinking(const sl_engine *e, const sl_generate_request 
 
 /* The parser of the answer, its buffers and the tools' schemas: in the text workspace, which nothing else uses
  * while an answer is generated. */
-static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
+static sl_status init_parser(sl_session *session, stream *s, sl_error *err) {
+    sl_engine *e = session->engine;
     const sl_generate_request *r = s->request;
     sl_arena *workspace = &e->text_workspace;
     sl_json *tools = NULL;
@@ -312,8 +320,8 @@ static sl_status init_parser(sl_engine *e, stream *s, sl_error *err) {
     char *call = sl_arena_alloc(workspace, cap, 1), *json = sl_arena_alloc(workspace, 2 * cap, 1);
     if (!call || !json)
         return sl_arena_full(workspace, 3 * cap, err);
-    sl_answer_init(&s->answer, e->answer_format, prompt_opens_thinking(e, r), tools, call, cap,
-                   json, 2 * cap, on_answer, s);
+    sl_answer_init(&s->answer, e->answer_format, prompt_opens_thinking(session, r), tools, call,
+                   cap, json, 2 * cap, on_answer, s);
     return SL_OK;
 }
 
@@ -328,12 +336,12 @@ sl_status sl_session_generate(sl_session *session, const sl_generate_request *re
     if (st)
         return st;
     size_t mark = sl_arena_mark(&session->engine->text_workspace);
-    sl_seal_enter();
+    uint64_t entered = sl__engine_enter();
     if (request->parse)
-        st = init_parser(session->engine, &s, err);
+        st = init_parser(session, &s, err);
     if (!st)
         st = generate(session, &s, result, err);
-    sl_seal_leave();
+    sl__engine_leave(entered);
     sl_arena_reset(&session->engine->text_workspace, mark);
     atomic_store_explicit(&session->cancel, false, memory_order_relaxed);
     return st;

@@ -100,6 +100,9 @@ sl_model_kind sl_model_kind_of(const char *path) {
         return SL_MODEL_PARTIAL;
     if (has_file(path, SL_STORE_MANIFEST))
         return SL_MODEL_STORE;
+    // What an interrupted removal leaves.
+    if (is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) && has_file(path, SL_STORE_TRUNK))
+        return SL_MODEL_PARTIAL;
     sl_buf names;
     uint32_t n = 0;
     bool safetensors = false, foreign = false;
@@ -166,7 +169,12 @@ sl_status sl_model_remove(const char *path, sl_error *err) {
                        "'%s' was not made by `sluice convert`: remove it by hand", path);
     if ((st = sl_path_join(path, SL_STORE_EXPERTS, experts, sizeof(experts), err)))
         return st;
-    // The manifest goes first: what is left after an interruption is no model any more.
+    // The manifest goes first: what is left after an interruption is no model any more, and is recognised as
+    // the rest of one.
+    char manifest[SL_PATH_MAX];
+    if ((st = sl_path_join(path, SL_STORE_MANIFEST, manifest, sizeof(manifest), err)) ||
+        (st = sl_path_remove(manifest, err)))
+        return st;
     if (is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) &&
         (st = remove_ours(experts, is_expert_file, left, sizeof(left), err)))
         return st;

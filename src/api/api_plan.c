@@ -101,6 +101,7 @@ sl_status sl_plan(const char *model, const sl_engine_options *options, bool prob
     sl_engine_setup setup;
     sl_store store;
     sl_plan_result plan;
+    sl_engine_settings settings;
     char drive_file[SL_PATH_MAX];
     memset(out, 0, sizeof(*out));
     sl_status st = sl__api_setup(options, &setup, err);
@@ -109,7 +110,7 @@ sl_status sl_plan(const char *model, const sl_engine_options *options, bool prob
     uint64_t code = setup.process ? sl__engine_code_bytes() : 0;
     if ((st = sl__api_describe(model, &store, drive_file, err)))
         return sl_error_context(err, st, "planning for '%s'", model);
-    st = sl__engine_plan(&store, &setup, code, &plan, NULL, err);
+    st = sl__engine_plan(&store, &setup, code, &plan, &settings, NULL, err);
     if (!st || st == SL_ERR_BUDGET)
         sl__api_plan_info(&store, &plan, out);
     if (!st && probe && *drive_file) {

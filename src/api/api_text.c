@@ -108,8 +108,8 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, boo
     void *workspace = sl_mem_alloc(workspace_bytes);
     sl_status st = SL_ERR_CONTEXT;
     for (int pass = 0; st == SL_ERR_CONTEXT && pass < 2; pass++) {
-        uint32_t *grown = sl_mem_realloc(*ids, cap * sizeof(**ids));
-        if (!grown || !workspace) {
+        uint32_t *grown = workspace ? sl_mem_realloc(*ids, cap * sizeof(**ids)) : NULL;
+        if (!grown) {
             st = sl_fail(err, SL_ERR_MEMORY, "no memory to encode %zu bytes", len);
             break;
         }

@@ -50,7 +50,7 @@ void sl_mem_free(void *block) {
     free(block);
 }
 
-sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
+sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     check_seal();
     memset(arena, 0, sizeof(*arena));
     arena->name = name;
@@ -67,12 +67,17 @@ sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_err
                              size);
     // Huge pages would round the account up behind the plan's back.
     (void)madvise(p, size, MADV_NOHUGEPAGE);
-    for (size_t at = 0; at < size; at += SL_PAGE)
-        ((volatile uint8_t *)p)[at] = 0;
     arena->base = p;
     arena->bytes = size;
     arena->mapped = true;
     return SL_OK;
+}
+
+sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
+    sl_status st = sl_arena_reserve(arena, name, bytes, err);
+    for (size_t at = 0; !st && at < arena->bytes; at += SL_PAGE)
+        ((volatile uint8_t *)arena->base)[at] = 0;
+    return st;
 }
 
 void sl_arena_unmap(sl_arena *arena) {

@@ -41,6 +41,9 @@ typedef struct sl_arena {
  * Errors: SL_ERR_MEMORY names the account and the bytes. Release with sl_arena_unmap. */
 SL_MUST_USE sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes,
                                    sl_error *err);
+/* The same without faulting anything in: for work whose need is far below its bound. */
+SL_MUST_USE sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes,
+                                       sl_error *err);
 /* Accepts a zeroed struct. */
 void sl_arena_unmap(sl_arena *arena);
 

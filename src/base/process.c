@@ -49,14 +49,28 @@ sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err) {
     out->rss_bytes = field_kib(text, "VmRSS:") * 1024;
     out->rss_peak_bytes = field_kib(text, "VmHWM:") * 1024;
     out->anonymous_bytes = field_kib(text, "RssAnon:") * 1024;
-    out->file_bytes = field_kib(text, "RssFile:") * 1024;
     out->page_table_bytes = field_kib(text, "VmPTE:") * 1024;
-    out->n_threads = (uint32_t)field_kib(text, "Threads:");
     return SL_OK;
 }
 
-// Calls fn for every line of /proc/self/maps; lines longer than the buffer are cut.
-static void each_mapping(void (*fn)(const char *line, uint64_t *sum), uint64_t *sum) {
+#define PROGRAM_FILES_MAX 64u
+
+// The files that hold code: the program and its libraries. Data files that a program has mapped are not
+// ours to read in.
+typedef struct code_files {
+    uint64_t inode[PROGRAM_FILES_MAX];
+    char device[PROGRAM_FILES_MAX][16];
+    uint32_t n;
+    uint64_t bytes; /* of their read-only mappings */
+} code_files;
+
+typedef struct mapping {
+    uint64_t begin, end, inode;
+    char access[5], device[16];
+} mapping;
+
+// Calls fn for every file mapping in /proc/self/maps; lines longer than the buffer are cut.
+static void each_mapping(void (*fn)(const mapping *m, code_files *files), code_files *files) {
     char text[1024];
     size_t used = 0;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -71,7 +85,16 @@ static void each_mapping(void (*fn)(const char *line, uint64_t *sum), uint64_t *
         char *line = text, *end;
         while ((end = strchr(line, '\n'))) {
             *end = '\0';
-            fn(line, sum);
+            mapping m;
+            unsigned long long from, to, inode;
+            if (sscanf(line, "%llx-%llx %4s %*x %15s %llu", &from, &to, m.access, m.device,
+                       &inode) == 5 &&
+                inode) {
+                m.begin = from;
+                m.end = to;
+                m.inode = inode;
+                fn(&m, files);
+            }
             line = end + 1;
         }
         used -= (size_t)(line - text);
@@ -82,21 +105,33 @@ static void each_mapping(void (*fn)(const char *line, uint64_t *sum), uint64_t *
     (void)close(fd);
 }
 
-static void populate_mapping(const char *line, uint64_t *sum) {
-    unsigned long long begin, end, inode;
-    char access[5], device[16];
-    if (sscanf(line, "%llx-%llx %4s %*x %15s %llu", &begin, &end, access, device, &inode) != 5)
+static bool is_known(const mapping *m, const code_files *files) {
+    for (uint32_t i = 0; i < files->n; i++)
+        if (files->inode[i] == m->inode && strcmp(files->device[i], m->device) == 0)
+            return true;
+    return false;
+}
+
+static void note_code(const mapping *m, code_files *files) {
+    if (m->access[2] != 'x' || files->n == PROGRAM_FILES_MAX || is_known(m, files))
         return;
-    if (inode == 0 || access[0] != 'r' || access[1] == 'w')
+    files->inode[files->n] = m->inode;
+    (void)snprintf(files->device[files->n], sizeof(files->device[0]), "%s", m->device);
+    files->n++;
+}
+
+static void populate(const mapping *m, code_files *files) {
+    if (m->access[0] != 'r' || m->access[1] == 'w' || !is_known(m, files))
         return;
-    *sum += end - begin;
-    (void)madvise((void *)(uintptr_t)begin, (size_t)(end - begin), MADV_POPULATE_READ);
+    files->bytes += m->end - m->begin;
+    (void)madvise((void *)(uintptr_t)m->begin, (size_t)(m->end - m->begin), MADV_POPULATE_READ);
 }
 
 uint64_t sl_process_populate(void) {
-    uint64_t bytes = 0;
-    each_mapping(populate_mapping, &bytes);
-    return bytes;
+    code_files files = {.n = 0};
+    each_mapping(note_code, &files);
+    each_mapping(populate, &files);
+    return files.bytes;
 }
 
 uint64_t sl_memory_available(void) {
@@ -244,17 +279,21 @@ uint32_t sl_cores_allowed(void) {
 }
 
 void sl_cpus_narrow(uint32_t n) {
-    cpu_set_t set;
+    cpu_set_t set, kept;
     CPU_ZERO(&set);
+    CPU_ZERO(&kept);
     if (sched_getaffinity(0, sizeof(set), &set) != 0)
         return;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &set))
-            continue;
-        if (n)
+    // One processor of every core first, then their siblings.
+    for (int pass = 0; pass < 2; pass++) {
+        for (int cpu = 0; cpu < CPU_SETSIZE && n; cpu++) {
+            if (!CPU_ISSET((size_t)cpu, &set) || CPU_ISSET((size_t)cpu, &kept))
+                continue;
+            if (pass == 0 && !first_of_core(&set, cpu))
+                continue;
+            CPU_SET((size_t)cpu, &kept);
             n--;
-        else
-            CPU_CLR(cpu, &set);
+        }
     }
-    (void)sched_setaffinity(0, sizeof(set), &set);
+    (void)sched_setaffinity(0, sizeof(kept), &kept);
 }

@@ -8,18 +8,17 @@
 #include "base/status.h"
 
 typedef struct sl_process_memory {
-    uint64_t rss_bytes, rss_peak_bytes;   /* VmRSS, VmHWM */
-    uint64_t anonymous_bytes, file_bytes; /* RssAnon, RssFile */
-    uint64_t page_table_bytes;            /* VmPTE */
-    uint32_t n_threads;
+    uint64_t rss_bytes, rss_peak_bytes; /* VmRSS, VmHWM */
+    uint64_t anonymous_bytes;           /* RssAnon */
+    uint64_t page_table_bytes;          /* VmPTE */
 } sl_process_memory;
 
 /* From /proc/self/status. */
 SL_MUST_USE sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err);
 
 /* Fault in every page of this process's code and constants: the mappings of the program and its libraries
- * that cannot be written to. Later code paths then cannot grow the resident set. Returns their bytes, which do
- * not depend on what ran before. Best effort. */
+ * (files that are mapped to execute) that cannot be written to. Later code paths then cannot grow the
+ * resident set. Returns their bytes, which do not depend on what ran before. Best effort. */
 uint64_t sl_process_populate(void);
 
 /* MemAvailable of the machine, or 0 when it cannot be read. */
@@ -34,7 +33,8 @@ uint64_t sl_cgroup_memory_peak(void);
 /* Processors in the affinity mask; and how many cores those are (threads of one core count once). */
 uint32_t sl_cpus_allowed(void);
 uint32_t sl_cores_allowed(void);
-/* Keep this process on its first n allowed processors. */
+/* Keep the calling thread, and threads that it starts from now on, on n allowed processors: of different
+ * cores as far as there are some. n >= 1. */
 void sl_cpus_narrow(uint32_t n);
 
 #endif

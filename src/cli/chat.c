@@ -78,14 +78,21 @@ static void answer(struct chat *chat, const char *text, size_t n) {
         return;
     }
     cli_request_message_begin(&t->request, "assistant");
-    exit_code = t->request.full ? CLI_EXIT_OK : cli_talk_generate(t, NULL, true);
+    if (t->request.full) {
+        t->request.full = false;
+        t->request.n = before;
+        say_full(chat, "an answer to this message");
+        return;
+    }
+    exit_code = cli_talk_generate(t, NULL, true);
     bool whole = !t->request.full && t->kept_all;
     t->request.full = false;
     bool stopped = cli_signal() == SIGINT;
     if (exit_code != CLI_EXIT_OK || t->n_ids == t->n_prompt) {
         t->request.n = before;
-        if (stopped)
-            cli_note(c, "(stopped before an answer; the message is not kept)");
+        if (exit_code == CLI_EXIT_OK)
+            cli_note(c, stopped ? "(stopped before an answer; the message is not kept)"
+                                : "(the model said nothing; the message is not kept)");
         return;
     }
     cli_request_message_end(&t->request);

@@ -29,6 +29,14 @@ typedef struct sl_engine_setup {
     void *user;
 } sl_engine_setup;
 
+/* What follows from a setup and the machine; chosen together with the plan. */
+typedef struct sl_engine_settings {
+    sl_reader_kind reader;
+    uint32_t depth; /* reads in flight */
+    uint32_t n_threads, n_cpus;
+    bool narrow; /* keep to n_cpus processors: each one costs reserve */
+} sl_engine_settings;
+
 /* Rows of the embedding: on their way from disk, and recent ones (all, where the plan has room). */
 typedef struct sl_rows {
     sl_read reads[SL_EXPERT_READS_MAX];
@@ -43,11 +51,22 @@ typedef struct sl_rows {
 typedef struct sl_engine sl_engine;
 typedef struct sl_session sl_session;
 
+/* What telemetry shows. The owner counts in the engine's fields and publishes a copy now and then. */
+typedef struct sl_counters {
+    uint64_t tokens_prefilled, tokens_decoded, hits, reads;
+    uint64_t expert_read_bytes, trunk_read_bytes, row_read_bytes, open_read_bytes;
+    double open_seconds, prefill_seconds, decode_seconds, wait_seconds;
+    sl_times times;
+} sl_counters;
+
+#define SL_TAIL_TOKENS 16u
+
 struct sl_session {
     sl_engine *engine;
     bool is_open, has_logits;
-    uint32_t n_answer;  /* tokens sampled since the last reset */
-    atomic_bool cancel; /* set by any thread, taken by the one that computes; relaxed: a hint */
+    uint32_t tail[SL_TAIL_TOKENS]; /* the last tokens fed, oldest first */
+    uint32_t n_tail;
+    atomic_bool cancel; /* set by any thread, read by the one that computes; relaxed: a hint */
 };
 
 struct sl_engine {
@@ -58,8 +77,7 @@ struct sl_engine {
     sl_pool pool;
     sl_cpu_backend backend;
     sl_reader *reader;
-    sl_reader_kind reader_kind;
-    uint32_t reader_depth;
+    sl_engine_settings settings;
 
     sl_weights weights;
     sl_trunk trunk;
@@ -81,20 +99,32 @@ struct sl_engine {
     void *capture; /* of forward.hidden, while logits are recorded */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
     double open_seconds, prefill_seconds, decode_seconds;
+    sl_counters counters; /* as published; guarded by counters_lock */
+    pthread_mutex_t counters_lock;
 };
 
-/* Resolve defaults and solve the plan for a store (its numbers; files are not read). resident may be NULL. */
+/* Resolve defaults and solve the plan for a store (its numbers; files are not read). resident may be NULL.
+ * Up to 64 MiB, and where nothing else fits, the settings are frugal: few reads in flight, and as many
+ * processors as threads. So the smallest budget is the same whatever budget was asked for. */
 SL_MUST_USE sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup,
-                                      uint64_t code_bytes, sl_plan_result *out, uint8_t *resident,
+                                      uint64_t code_bytes, sl_plan_result *out,
+                                      sl_engine_settings *settings, uint8_t *resident,
                                       sl_error *err);
 /* Bytes of the code account for this process, now: populates the program's pages. */
 uint64_t sl__engine_code_bytes(void);
-/* The I/O back end that a setup gets, and its depth. */
-sl_reader_kind sl__engine_reader(const sl_engine_setup *setup);
 
 SL_MUST_USE sl_status sl__engine_open(const char *path, const sl_engine_setup *setup,
                                       sl_engine **out, sl_error *err);
 void sl__engine_close(sl_engine *engine);
+
+/* Around everything that computes or must not allocate: the seal, and the floating-point environment of the
+ * definitions. leave takes what enter returned. */
+uint64_t sl__engine_enter(void);
+void sl__engine_leave(uint64_t entered);
+
+/* Publish the counters; the owner's thread. And read what was published last; any thread. */
+void sl__engine_publish(sl_engine *e);
+void sl__engine_counters(sl_engine *e, sl_counters *out);
 
 /* Lay out buffers and cache, compare the table's checksum, and fill a cache that holds all rows. */
 SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_loader *loader, sl_error *err);
@@ -103,9 +133,14 @@ SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32
                                     sl_error *err);
 
 void sl__session_reset(sl_session *s);
-/* Compute n tokens (1..chunk), checked and within the context; the residual stream stays in scratch. */
-SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n,
+/* What stands against feeding these tokens: SL_ERR_CONTEXT, SL_ERR_ARGUMENT, or a cancel that is there
+ * already (SL_ERR_CANCELED). Nothing has changed then. */
+SL_MUST_USE sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n,
                                         sl_error *err);
+/* Compute n tokens (1..chunk), checked by sl__session_check(); the residual stream stays in scratch.
+ * can_cancel: a cancel stops it between layers, which leaves the session to be reset. */
+SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n,
+                                        bool can_cancel, sl_error *err);
 /* As sl_session_feed(). progress may be NULL. */
 SL_MUST_USE sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
                                        bool (*progress)(void *user, uint64_t done, uint64_t total),

@@ -27,31 +27,26 @@ static uint32_t key_of(const sl_experts *x, uint32_t layer, uint32_t expert) {
 
 /* ---- frequency -------------------------------------------------------------------------------- */
 
-static float decay_over(uint32_t tokens) {
-    float d = 1, base = DECAY;
-    for (uint32_t n = SL_MIN(tokens, 512u); n; n >>= 1) {
-        if (n & 1)
-            d *= base;
-        base *= base;
-    }
-    return d;
+static float decay_over(const sl_experts *x, uint32_t tokens) {
+    return tokens < SL_DECAY_TABLE ? x->decay[tokens] : 0;
 }
 
-// Expected number of tokens until the expert is asked for again.
-static float expected_wait(const sl_experts *x, uint32_t key) {
+// Expected number of tokens until the expert of that layer is asked for again.
+static float expected_wait(const sl_experts *x, uint32_t key, uint32_t layer) {
     const sl_expert_entry *e = &x->entries[key];
-    uint32_t n_layers = x->store->model.n_layers, layer = key / x->store->model.moe.n_experts;
-    float p = (1 - DECAY) * e->frequency * decay_over(x->tokens - e->seen);
+    uint32_t n_layers = x->store->model.n_layers;
+    uint32_t ahead = layer > x->layer ? layer - x->layer - 1 : layer + n_layers - x->layer - 1;
+    float p = (1 - DECAY) * e->frequency * decay_over(x, x->tokens - e->seen);
     p = p < 1e-6f ? 1e-6f : p > 1 ? 1 : p;
-    return (float)((layer + n_layers - x->layer - 1) % n_layers) / (float)n_layers + (1 - p) / p;
+    return (float)ahead / (float)n_layers + (1 - p) / p;
 }
 
 /* A chunk of n tokens of which `uses` pick the expert moves f towards 10 * uses / n, as n single tokens
  * with that share would. */
 static void count_use(sl_experts *x, uint32_t key, uint32_t uses, uint32_t n_tokens) {
     sl_expert_entry *e = &x->entries[key];
-    float f = e->frequency * decay_over(x->tokens - e->seen);
-    float kept = decay_over(n_tokens - 1);
+    float f = e->frequency * decay_over(x, x->tokens - e->seen);
+    float kept = decay_over(x, n_tokens - 1);
     e->frequency = f * kept + (float)uses / (float)n_tokens * (1 - kept * DECAY) / (1 - DECAY);
     e->seen = x->tokens;
 }
@@ -122,14 +117,14 @@ static uint32_t choose_slot(sl_experts *x, uint32_t key) {
         return x->n_slots - x->n_empty_hot--;
     if (x->single && x->n_slots > x->ring_slots) {
         uint32_t victim = NO_SLOT;
-        float longest = expected_wait(x, key);
+        float longest = expected_wait(x, key, x->layer);
         for (uint32_t i = x->ring_slots; i < x->n_slots; i++) {
             const sl_slot *s = &x->slots[i];
             if (s->pins || s->pending)
                 continue;
             if (s->key == NO_KEY)
                 return i;
-            float wait = expected_wait(x, s->key);
+            float wait = expected_wait(x, s->key, s->layer);
             if (wait > longest) {
                 longest = wait;
                 victim = i;
@@ -151,7 +146,8 @@ static uint32_t choose_slot(sl_experts *x, uint32_t key) {
 // Start reading the next missing expert of the layer. False when it has to wait.
 static bool submit_next(sl_experts *x) {
     uint32_t expert = x->experts[x->n_submitted], key = key_of(x, x->layer, expert);
-    if (x->entries[key].slot != NO_SLOT) { // present since begin, and pinned there
+    // Present since begin; or it was, has been handed out and given back, and its slot taken since.
+    if (x->entries[key].slot != NO_SLOT || x->given[x->n_submitted]) {
         x->n_submitted++;
         return true;
     }
@@ -165,6 +161,7 @@ static bool submit_next(sl_experts *x) {
     forget(x, slot);
     sl_slot *s = &x->slots[slot];
     s->key = key;
+    s->layer = (uint16_t)x->layer;
     s->pins = 1;
     x->entries[key].slot = slot;
     for (uint32_t i = 0, j = 0; i < place.n_extents; i++) {
@@ -339,6 +336,10 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, ui
     x->store = store;
     x->reader = reader;
     x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
+    assert(x->n_reads >= SL_STORE_EXTENTS && ring_slots >= 2);
+    x->decay[0] = 1;
+    for (uint32_t i = 1; i < SL_DECAY_TABLE; i++)
+        x->decay[i] = x->decay[i - 1] * DECAY;
     x->ring = ring;
     x->hot = hot;
     x->ring_slots = ring_slots;

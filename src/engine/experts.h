@@ -20,6 +20,7 @@
 #include "store/store.h"
 
 #define SL_EXPERT_READS_MAX 64u
+#define SL_DECAY_TABLE 160u /* 0.9^160 is nothing */
 
 typedef struct sl_expert_entry {
     uint32_t slot;   /* or NO_SLOT */
@@ -29,6 +30,7 @@ typedef struct sl_expert_entry {
 
 typedef struct sl_slot {
     uint32_t key;     /* layer * n_experts + expert, or NO_KEY */
+    uint16_t layer;   /* of the key */
     uint16_t pending; /* reads under way */
     uint8_t pins;
     uint8_t checked; /* the checksum was compared since the read */
@@ -53,8 +55,9 @@ typedef struct sl_experts {
     sl_expert_entry *entries; /* [n_layers * n_experts] */
     sl_slot *slots;           /* [n_slots] */
     sl_expert_read reads[SL_EXPERT_READS_MAX];
-    uint32_t n_reads; /* of `reads` that may be used: the reader's depth */
-    uint32_t tokens;  /* clock of the frequencies */
+    uint32_t n_reads;            /* of `reads` that may be used: the reader's depth */
+    float decay[SL_DECAY_TABLE]; /* 0.9^n */
+    uint32_t tokens;             /* clock of the frequencies */
 
     /* The layer being served. */
     uint32_t layer, n, n_submitted, n_given;

@@ -17,16 +17,6 @@ _Static_assert(sizeof(sl_expert_entry) + 1 <= SL_EXPERT_ENTRY_BYTES,
                "the plan counts expert entries too small");
 _Static_assert(sizeof(sl_slot) <= SL_SLOT_ENTRY_BYTES, "the plan counts slot entries too small");
 
-sl_reader_kind sl__engine_reader(const sl_engine_setup *setup) {
-    if (setup->reader_given)
-        return setup->reader;
-    return sl_reader_uring_works() ? SL_READER_URING : SL_READER_PREAD;
-}
-
-static uint32_t reader_depth(const sl_engine_setup *setup) {
-    return setup->budget_bytes < SMALL_BUDGET ? READS_SMALL : READS_DEFAULT;
-}
-
 uint64_t sl__engine_code_bytes(void) {
     sl_process_memory m;
     uint64_t code = sl_process_populate(), data = SL_PROCESS_DATA_BYTES;
@@ -37,43 +27,61 @@ uint64_t sl__engine_code_bytes(void) {
     return code + data;
 }
 
-static uint32_t threads_of(const sl_engine_setup *setup) {
-    return SL_MIN(setup->n_threads ? setup->n_threads : sl_cores_allowed(), SL_POOL_THREADS_MAX);
-}
-
-// At small budgets a process keeps to as many processors as it has threads: each one costs reserve.
-static uint32_t cpus_of(const sl_engine_setup *setup) {
-    uint32_t allowed = sl_cpus_allowed();
-    if (setup->process && setup->budget_bytes < SMALL_BUDGET)
-        return SL_MIN(allowed, threads_of(setup));
-    return allowed;
+static sl_status solve(const sl_store *store, const sl_engine_setup *setup,
+                       const sl_engine_settings *settings, uint64_t code_bytes, sl_plan_result *out,
+                       uint8_t *resident, sl_error *err) {
+    uint32_t n_ctx = setup->n_ctx ? setup->n_ctx : SL_MIN(CTX_DEFAULT, store->model.n_ctx_max);
+    const sl_plan_input in = {
+        .store = store,
+        .budget_bytes = setup->budget_bytes,
+        .n_ctx = n_ctx,
+        .n_threads = settings->n_threads,
+        .chunk = SL_MIN(setup->chunk, n_ctx),
+        .n_cpus = settings->n_cpus,
+        .process = setup->process,
+        .code_bytes = code_bytes,
+        .thread_stack_bytes = sl_pool_bytes(settings->n_threads),
+        .reader_bytes = sl_reader_bytes(settings->reader, settings->depth),
+        .kernel_bytes = sl_reader_kernel_bytes(settings->reader, settings->depth) +
+                        sl_pool_kernel_bytes(settings->n_threads),
+        .engine_bytes = sizeof(sl_engine),
+    };
+    return sl_plan_solve(&in, out, resident, err);
 }
 
 sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, uint64_t code_bytes,
-                          sl_plan_result *out, uint8_t *resident, sl_error *err) {
-    sl_reader_kind kind = sl__engine_reader(setup);
-    uint32_t depth = reader_depth(setup);
-    sl_plan_input in = {
-        .store = store,
-        .budget_bytes = setup->budget_bytes,
-        .n_ctx = setup->n_ctx ? setup->n_ctx : SL_MIN(CTX_DEFAULT, store->model.n_ctx_max),
-        .n_threads = threads_of(setup),
-        .chunk = setup->chunk,
-        .n_cpus = cpus_of(setup),
-        .process = setup->process,
-        .code_bytes = code_bytes,
-        .thread_stack_bytes = sl_pool_bytes(threads_of(setup)),
-        .reader_bytes = sl_reader_bytes(kind, depth),
-        .kernel_bytes =
-            sl_reader_kernel_bytes(kind, depth) + sl_pool_kernel_bytes(threads_of(setup)),
-        .engine_bytes = sizeof(sl_engine),
-    };
+                          sl_plan_result *out, sl_engine_settings *settings, uint8_t *resident,
+                          sl_error *err) {
+    uint32_t n_cpus = sl_cpus_allowed();
+    uint32_t n_threads = setup->n_threads ? setup->n_threads : sl_cores_allowed();
     memset(out, 0, sizeof(*out));
-    if (in.n_ctx > store->model.n_ctx_max)
+    memset(settings, 0, sizeof(*settings));
+    if (setup->n_ctx > store->model.n_ctx_max)
         return sl_fail(err, SL_ERR_ARGUMENT, "a context of %u is more than the model's %u",
-                       in.n_ctx, store->model.n_ctx_max);
-    in.chunk = SL_MIN(in.chunk, in.n_ctx);
-    return sl_plan_solve(&in, out, resident, err);
+                       setup->n_ctx, store->model.n_ctx_max);
+    settings->n_threads = SL_MIN(n_threads, SL_POOL_THREADS_MAX);
+    settings->reader = setup->reader;
+    if (!setup->reader_given)
+        settings->reader = sl_reader_uring_works() ? SL_READER_URING : SL_READER_PREAD;
+    // The frugal settings decide what is possible at all.
+    settings->depth = READS_SMALL;
+    settings->n_cpus = setup->process ? SL_MIN(n_cpus, settings->n_threads) : n_cpus;
+    settings->narrow = settings->n_cpus < n_cpus;
+    sl_status st = solve(store, setup, settings, code_bytes, out, resident, err);
+    if (st || setup->budget_bytes < SMALL_BUDGET)
+        return st;
+    sl_engine_settings ample = *settings;
+    sl_plan_result with_ample;
+    ample.depth = READS_DEFAULT;
+    ample.n_cpus = n_cpus;
+    ample.narrow = false;
+    uint64_t smallest = out->smallest_bytes;
+    if (solve(store, setup, &ample, code_bytes, &with_ample, NULL, NULL))
+        return SL_OK;
+    *settings = ample;
+    st = solve(store, setup, settings, code_bytes, out, resident, err);
+    out->smallest_bytes = smallest;
+    return st;
 }
 
 /* ---- accounts ---------------------------------------------------------------------------------- */
@@ -160,11 +168,6 @@ static sl_status open_text(sl_engine *e, sl_loader *loader, sl_error *err) {
 
 /* ---- open -------------------------------------------------------------------------------------- */
 
-static bool is_canceled(void *user) {
-    sl_engine *e = user;
-    return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
-}
-
 static void bind(sl_engine *e) {
     const sl_plan_result *p = &e->plan;
     const sl_store *store = &e->store;
@@ -174,7 +177,7 @@ static void bind(sl_engine *e) {
                   e->account[SL_ACCOUNT_STATE].base);
     sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
-    sl_experts_init(&e->experts, store, e->reader, e->reader_depth,
+    sl_experts_init(&e->experts, store, e->reader, e->settings.depth,
                     e->account[SL_ACCOUNT_RING].base, p->ring_slots,
                     e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
     e->forward = (sl_forward){
@@ -186,9 +189,12 @@ static void bind(sl_engine *e) {
         .scratch = &e->scratch,
         .state = &e->state,
         .times = &e->times,
-        .canceled = is_canceled,
         .user = e,
     };
+}
+
+static void start_thread(void) {
+    (void)sl_fpenv_set();
 }
 
 static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resident,
@@ -197,9 +203,9 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
     sl_status st;
     if ((st = map_accounts(e, err)) ||
-        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], sl_fpenv_set,
+        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], start_thread,
                            err)) ||
-        (st = sl_reader_open(e->reader_kind, e->reader_depth, &e->account[SL_ACCOUNT_THREADS],
+        (st = sl_reader_open(e->settings.reader, e->settings.depth, &e->account[SL_ACCOUNT_THREADS],
                              &e->reader, err)))
         return st;
     sl_cpu_backend_init(&e->backend, setup->cpu, &e->pool);
@@ -240,11 +246,13 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
     double begin = sl_now();
     *out = NULL;
     uint64_t code = setup->process ? sl__engine_code_bytes() : 0;
-    if (setup->process)
-        sl_cpus_narrow(cpus_of(setup));
+    uint64_t fpenv = sl_fpenv_set();
     sl_engine *e = sl_mem_calloc(1, sizeof(*e));
-    if (!e)
-        return sl_fail(err, SL_ERR_MEMORY, "no memory for the engine");
+    if (!e) {
+        st = sl_fail(err, SL_ERR_MEMORY, "no memory for the engine");
+        goto fail;
+    }
+    (void)pthread_mutex_init(&e->counters_lock, NULL);
     if ((st = sl_store_open(path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED,
                             &e->store, err)))
         goto fail;
@@ -252,16 +260,20 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
         st = sl_fail(err, SL_ERR_MEMORY, "no memory for %u tensor flags", e->store.n_tensors);
         goto fail;
     }
-    e->reader_kind = sl__engine_reader(setup);
-    e->reader_depth = reader_depth(setup);
-    if ((st = sl__engine_plan(&e->store, setup, code, &e->plan, resident, err)) ||
-        (st = start(e, setup, resident, err)))
+    if ((st = sl__engine_plan(&e->store, setup, code, &e->plan, &e->settings, resident, err)))
+        goto fail;
+    if (e->settings.narrow)
+        sl_cpus_narrow(e->settings.n_cpus);
+    if ((st = start(e, setup, resident, err)))
         goto fail;
     sl_mem_free(resident);
+    sl_fpenv_restore(fpenv);
     e->open_seconds = sl_now() - begin;
+    sl__engine_publish(e);
     *out = e;
     return SL_OK;
 fail:
+    sl_fpenv_restore(fpenv);
     sl_mem_free(resident);
     sl__engine_close(e);
     return sl_error_context(err, st, "opening '%s'", path);
@@ -278,5 +290,6 @@ void sl__engine_close(sl_engine *e) {
         sl_arena_unmap(&e->account[i]);
     sl_arena_unmap(&e->hot_tables);
     sl_store_close(&e->store);
+    (void)pthread_mutex_destroy(&e->counters_lock);
     sl_mem_free(e);
 }

@@ -71,7 +71,7 @@ static sl_status finish(sl_engine *e, uint32_t token, sl_read *read, float *x, s
 }
 
 sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x, sl_error *err) {
-    uint32_t n_buffers = SL_MIN(e->plan.row_buffers, e->reader_depth),
+    uint32_t n_buffers = SL_MIN(e->plan.row_buffers, e->settings.depth),
              d_model = e->store.model.d_model;
     uint32_t waiting[SL_EXPERT_READS_MAX], n_waiting = 0;
     sl_status st = SL_OK;

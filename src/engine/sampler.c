@@ -85,30 +85,42 @@ static uint32_t pop(sl_sampler *s, uint32_t n) {
     return best;
 }
 
-uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
-                         const sl_sampler_params *p, uint32_t position) {
+// True when no logit is infinite or NaN: exponents are not all ones.
+static bool all_finite(const float *logits, uint32_t n) {
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[i], sizeof(bits));
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+bool sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
+                     const sl_sampler_params *p, uint32_t position, uint32_t *token) {
     uint32_t n = s->n_vocab;
+    *token = 0;
+    if (!all_finite(logits, n))
+        return false;
     memcpy(s->logits, logits, n * sizeof(*logits));
     penalize(s, p);
+    uint32_t best = argmax(s);
+    *token = best;
     if (p->temperature <= 0)
-        return argmax(s);
+        return true;
+    float max = s->logits[best];
     for (uint32_t i = 0; i < n; i++)
-        s->logits[i] = s->logits[i] / p->temperature;
+        s->logits[i] = (s->logits[i] - max) / p->temperature;
 
     for (uint32_t i = 0; i < n; i++)
         s->ids[i] = i;
     for (uint32_t i = n / 2; i-- > 0;)
         sift(s, s->ids, n, i);
-    uint32_t k = p->top_k && p->top_k < n ? p->top_k : n;
-    float max = s->logits[s->ids[0]];
 
-    // From here on logits hold weights e^(l - max): the same order, and softmax but for the sum.
-    for (uint32_t i = 0; i < n; i++)
-        s->logits[i] = s->logits[i] - max;
-    uint32_t left = n;
+    // Weights e^l are softmax but for the sum. With top-k, the k best and their mass.
+    uint32_t left = n, k = p->top_k && p->top_k < n ? p->top_k : n;
     double mass = 0;
     if (k < n) {
-        // The sum over the k best, for top-p.
         for (uint32_t i = 0; i < k; i++) {
             float w;
             backend->ops->exp(backend, &w, &s->logits[pop(s, left--)], 1);
@@ -119,7 +131,7 @@ uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits
         for (uint32_t i = 0; i < n; i++)
             mass += (double)s->logits[i];
         for (uint32_t i = n / 2; i-- > 0;)
-            sift(s, s->ids, n, i); // weights that underflow to 0 tie: order them by id
+            sift(s, s->ids, n, i); // logits that differ may have equal weights: order those by id
     }
 
     // Candidates best first, until top-p is reached or min-p ends them; kept in ids from the back.
@@ -132,18 +144,23 @@ uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits
             backend->ops->exp(backend, &w, &w, 1);
             s->logits[id] = w;
         }
-        if (i > 0 && (w < p->min_p || kept >= (double)p->top_p * mass))
+        if (i > 0 && (w == 0 || w < p->min_p || kept >= (double)p->top_p * mass))
             break;
         kept += (double)w;
         n_kept++;
     }
 
     double at = sl_random_unit(p->seed, position) * kept;
-    for (uint32_t i = 0; i + 1 < n_kept; i++) {
-        uint32_t id = s->ids[n - 1 - i];
-        at -= (double)s->logits[id];
+    for (uint32_t i = 0; i < n_kept; i++) {
+        *token = s->ids[n - 1 - i];
+        at -= (double)s->logits[*token];
         if (at < 0)
-            return id;
+            break;
     }
-    return s->ids[n - n_kept];
+    return true;
+}
+
+void sl_sampler_begin_answer(sl_sampler *s) {
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        s->seen[i] = s->seen[i] ? SL_SEEN_PROMPT : 0;
 }

@@ -34,9 +34,11 @@ typedef struct sl_sampler {
 void sl_sampler_init(sl_sampler *s, uint32_t n_vocab, void *memory);
 void sl_sampler_reset(sl_sampler *s);
 void sl_sampler_see(sl_sampler *s, uint32_t token, uint32_t bit);
-/* position: the index in the sequence that the token will have. */
-uint32_t sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
-                         const sl_sampler_params *p, uint32_t position);
+/* What was an answer so far is prompt from now on. */
+void sl_sampler_begin_answer(sl_sampler *s);
+/* position: the index in the sequence that the token will have. false when a logit is infinite or NaN. */
+bool sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
+                     const sl_sampler_params *p, uint32_t position, uint32_t *token);
 
 /* Uniform in [0, 1), 53 bits, from a key and a counter. */
 double sl_random_unit(uint64_t seed, uint64_t counter);

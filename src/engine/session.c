@@ -4,20 +4,84 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
+uint64_t sl__engine_enter(void) {
+    sl_seal_enter();
+    return sl_fpenv_set();
+}
+
+void sl__engine_leave(uint64_t entered) {
+    sl_fpenv_restore(entered);
+    sl_seal_leave();
+}
+
+/* ---- counters ------------------------------------------------------------------------------------ */
+
+void sl__engine_publish(sl_engine *e) {
+    const sl_counters now = {
+        .tokens_prefilled = e->tokens_prefilled,
+        .tokens_decoded = e->tokens_decoded,
+        .hits = e->experts.hits,
+        .reads = e->experts.reads_total,
+        .expert_read_bytes = e->experts.read_bytes,
+        .trunk_read_bytes = e->trunk.read_bytes,
+        .row_read_bytes = e->rows.read_bytes,
+        .open_read_bytes = e->open_read_bytes,
+        .open_seconds = e->open_seconds,
+        .prefill_seconds = e->prefill_seconds,
+        .decode_seconds = e->decode_seconds,
+        .wait_seconds = e->experts.wait_seconds + e->trunk.wait_seconds + e->rows.wait_seconds,
+        .times = e->times,
+    };
+    (void)pthread_mutex_lock(&e->counters_lock);
+    e->counters = now;
+    (void)pthread_mutex_unlock(&e->counters_lock);
+}
+
+void sl__engine_counters(sl_engine *e, sl_counters *out) {
+    (void)pthread_mutex_lock(&e->counters_lock);
+    *out = e->counters;
+    (void)pthread_mutex_unlock(&e->counters_lock);
+}
+
+/* ---- session ------------------------------------------------------------------------------------- */
+
 void sl__session_reset(sl_session *s) {
     sl_engine *e = s->engine;
     sl_state_reset(&e->state, &e->store.model);
     sl_sampler_reset(&e->sampler);
     s->has_logits = false;
-    s->n_answer = 0;
+    s->n_tail = 0;
 }
 
 const float *sl__session_logits(const sl_session *s) {
     return s->has_logits ? s->engine->scratch.logits : NULL;
 }
 
-sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, sl_error *err) {
+static bool is_canceled(void *user) {
+    sl_engine *e = user;
+    return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
+}
+
+sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n, sl_error *err) {
+    const sl_engine *e = s->engine;
+    if (n > e->state.n_ctx - e->state.n_past)
+        return sl_fail(err, SL_ERR_CONTEXT,
+                       "the context holds %u tokens, %u are in use and %zu more were given; "
+                       "nothing was cut off",
+                       e->state.n_ctx, e->state.n_past, n);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] >= e->store.model.n_vocab)
+            return sl_fail(err, SL_ERR_ARGUMENT, "token %zu is %u, the vocabulary has %u", i,
+                           tokens[i], e->store.model.n_vocab);
+    if (is_canceled(s->engine))
+        return sl_fail(err, SL_ERR_CANCELED, "canceled before it began");
+    return SL_OK;
+}
+
+sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, bool can_cancel,
+                            sl_error *err) {
     sl_engine *e = s->engine;
+    e->forward.canceled = can_cancel ? is_canceled : NULL;
     sl_status st = sl__rows_read(e, tokens, n, e->scratch.x, err);
     if (st)
         return st;
@@ -25,7 +89,17 @@ sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, s
     return sl_forward_chunk(&e->forward, n, err);
 }
 
-static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n,
+// What the sampler's penalties and the parser of answers want to know about the sequence.
+static void remember(sl_session *s, const uint32_t *tokens, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        sl_sampler_see(&s->engine->sampler, tokens[i], SL_SEEN_PROMPT);
+    size_t fresh = SL_MIN(n, SL_TAIL_TOKENS), kept = SL_MIN(s->n_tail, SL_TAIL_TOKENS - fresh);
+    memmove(s->tail, s->tail + s->n_tail - kept, kept * sizeof(*s->tail));
+    memcpy(s->tail + kept, tokens + n - fresh, fresh * sizeof(*s->tail));
+    s->n_tail = (uint32_t)(kept + fresh);
+}
+
+static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n, bool can_cancel,
                       bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
                       sl_error *err) {
     sl_engine *e = s->engine;
@@ -33,9 +107,10 @@ static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n,
     uint32_t last = 0;
     for (size_t done = 0; done < n;) {
         last = (uint32_t)SL_MIN(n - done, e->scratch.chunk);
-        if ((st = sl__session_chunk(s, tokens + done, last, err)))
+        if ((st = sl__session_chunk(s, tokens + done, last, can_cancel, err)))
             return st;
         done += last;
+        sl__engine_publish(e);
         if (progress && !progress(user, done, n))
             return sl_fail(err, SL_ERR_CANCELED, "canceled after %zu of %zu tokens", done, n);
     }
@@ -49,32 +124,21 @@ sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
                            bool (*progress)(void *user, uint64_t done, uint64_t total), void *user,
                            sl_error *err) {
     sl_engine *e = s->engine;
-    uint32_t n_past = e->state.n_past;
-    if (n == 0)
-        return SL_OK;
-    if (n > e->state.n_ctx - n_past)
-        return sl_fail(err, SL_ERR_CONTEXT,
-                       "the context holds %u tokens, %u are in use and %zu more were given; "
-                       "nothing was cut off",
-                       e->state.n_ctx, n_past, n);
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] >= e->store.model.n_vocab)
-            return sl_fail(err, SL_ERR_ARGUMENT, "token %zu is %u, the vocabulary has %u", i,
-                           tokens[i], e->store.model.n_vocab);
+    // A single token of an answer is always finished: a cancel then leaves a session that can go on.
+    bool answer = n == 1 && e->state.n_past;
+    sl_status st = sl__session_check(s, tokens, n, err);
+    if (st || n == 0)
+        return st;
     double begin = sl_now();
-    sl_seal_enter();
-    sl_fpenv_set();
-    sl_status st = feed(s, tokens, n, progress, user, err);
-    sl_seal_leave();
-    double seconds = sl_now() - begin;
-    if (n == 1 && n_past) {
-        e->tokens_decoded++;
-        e->decode_seconds += seconds;
-    } else {
-        e->tokens_prefilled += n;
-        e->prefill_seconds += seconds;
-    }
+    uint64_t entered = sl__engine_enter();
+    st = feed(s, tokens, n, !answer, progress, user, err);
+    sl__engine_leave(entered);
+    *(answer ? &e->decode_seconds : &e->prefill_seconds) += sl_now() - begin;
+    *(answer ? &e->tokens_decoded : &e->tokens_prefilled) += n;
     if (st)
         sl__session_reset(s);
+    else
+        remember(s, tokens, n);
+    sl__engine_publish(e);
     return st;
 }

@@ -6,6 +6,7 @@
 #include "model/family.h"
 
 #define DIM_MAX ((uint32_t)1 << 24)
+#define POSITIONS_MAX ((uint32_t)1 << 22) // as far as sl_sincosf() is exact
 
 /* What reading a config needs at hand. Keys are looked up in the text section first, then at top level. */
 typedef struct reader {
@@ -223,6 +224,157 @@ static sl_status add_stop_tokens(reader *r, const sl_json *v, sl_model *m) {
     return SL_OK;
 }
 
+/* ---- keys --------------------------------------------------------------------------------------- */
+
+/* Keys that change the result in families that this version does not run: they must have the value that
+ * changes nothing. number: that value; 0 also stands for false. */
+static const struct {
+    const char *key;
+    double number;
+    const char *text;
+} neutral_keys[] = {
+    {"attention_multiplier", 1, NULL},
+    {"attn_logit_softcapping", 0, NULL},
+    {"embedding_multiplier", 1, NULL},
+    {"final_logit_softcapping", 0, NULL},
+    {"first_k_dense_replace", 0, NULL},
+    {"kv_lora_rank", 0, NULL},
+    {"logit_scale", 1, NULL},
+    {"logits_scaling", 1, NULL},
+    {"mlp_bias", 0, NULL},
+    {"moe_layer_freq", 1, NULL},
+    {"n_group", 1, NULL},
+    {"num_dense_layers", 0, NULL},
+    {"q_lora_rank", 0, NULL},
+    {"qkv_bias", 0, NULL},
+    {"query_pre_attn_scalar", 0, NULL},
+    {"residual_multiplier", 1, NULL},
+    {"rope_interleave", 0, NULL},
+    {"routed_scaling_factor", 1, NULL},
+    {"scoring_func", 0, "softmax"},
+    {"swiglu_limit", 0, NULL},
+    {"topk_group", 1, NULL},
+};
+
+/* Keys that are read here or by the converter, and keys without effect on the result. */
+static const char *const known_keys[] = {
+    "architectures",
+    "attention_bias",
+    "attention_dropout",
+    "attn_output_gate",
+    "auto_map",
+    "bos_token_id",
+    "conv_L_cache",
+    "decoder_sparse_step",
+    "dtype",
+    "eos_token_id",
+    "experts_per_token",
+    "full_attention_interval",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "image_token_id",
+    "initializer_range",
+    "intermediate_size",
+    "language_model_only",
+    "layer_types",
+    "linear_conv_kernel_dim",
+    "linear_key_head_dim",
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_value_head_dim",
+    "mamba_d_conv",
+    "mamba_ssm_dtype",
+    "max_position_embeddings",
+    "max_window_layers",
+    "mlp_only_layers",
+    "model_type",
+    "moe_intermediate_size",
+    "mtp_num_hidden_layers",
+    "mtp_use_dedicated_embeddings",
+    "n_routed_experts",
+    "norm_eps",
+    "norm_topk_prob",
+    "num_attention_heads",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "num_local_experts",
+    "num_nextn_predict_layers",
+    "output_gate_type",
+    "output_router_logits",
+    "pad_token_id",
+    "partial_rotary_factor",
+    "pretraining_tp",
+    "quantization",
+    "quantization_config",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "shared_expert_intermediate_size",
+    "sliding_window",
+    "text_config",
+    "tie_embedding",
+    "tie_word_embeddings",
+    "top_k_experts",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+    "use_sliding_window",
+    "video_token_id",
+    "vision_config",
+    "vision_end_token_id",
+    "vision_start_token_id",
+    "vocab_size",
+};
+
+static bool is_known(const char *key) {
+    for (size_t i = 0; i < SL_COUNT(known_keys); i++)
+        if (strcmp(known_keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+// Index into neutral_keys, or its length.
+static size_t find_neutral(const char *key) {
+    size_t i = 0;
+    while (i < SL_COUNT(neutral_keys) && strcmp(neutral_keys[i].key, key) != 0)
+        i++;
+    return i;
+}
+
+static bool is_neutral(const sl_json *v, size_t i) {
+    double d;
+    if (sl_json_is(v, SL_JSON_NULL))
+        return true;
+    if (sl_json_is(v, SL_JSON_FALSE))
+        return neutral_keys[i].number == 0;
+    if (sl_json_double(v, &d))
+        return d == neutral_keys[i].number;
+    return neutral_keys[i].text && sl_json_text_is(v, neutral_keys[i].text);
+}
+
+// Refuse keys that ask for other arithmetic; note those that nothing is known of.
+static sl_status check_keys(const sl_json *section, sl_buf *notes, sl_error *err) {
+    for (const sl_json *v = section ? section->child : NULL; v; v = v->next) {
+        size_t i = find_neutral(v->key);
+        if (i < SL_COUNT(neutral_keys)) {
+            if (!is_neutral(v, i))
+                return sl_fail(err, SL_ERR_UNSUPPORTED,
+                               "config.json: '%s' asks for something that this version does not "
+                               "compute",
+                               v->key);
+        } else if (notes && !is_known(v->key)) {
+            sl_buf_printf(notes, "config.json: '%.60s' is not known and was ignored\n", v->key);
+        }
+    }
+    return SL_OK;
+}
+
 static const sl_family *family_of(const sl_json *type) {
     for (uint32_t i = 0; i < sl_n_families; i++)
         for (const char *const *t = sl_families[i]->model_types; *t; t++)
@@ -249,12 +401,15 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
                        "qwen3_5_moe_text",
                        type->text);
     m->family = f;
+    if ((st = check_keys(config, notes, err)) ||
+        (r.text != config && (st = check_keys(r.text, notes, err))))
+        return st;
     m->moe.d_expert = 0;
     const dimension dimensions[] = {
         {KEYS("num_hidden_layers"), &m->n_layers, 1, SL_LAYERS_MAX, false},
         {KEYS("hidden_size"), &m->d_model, 32, 1u << 16, false},
         {KEYS("vocab_size"), &m->n_vocab, 2, DIM_MAX, false},
-        {KEYS("max_position_embeddings"), &m->n_ctx_max, 1, 1u << 28, false},
+        {KEYS("max_position_embeddings"), &m->n_ctx_max, 1, POSITIONS_MAX, false},
         {KEYS("num_attention_heads"), &m->attn.n_heads, 1, 1024, false},
         {KEYS("num_experts", "n_routed_experts", "num_local_experts"), &m->moe.n_experts, 1, 4096,
          false},
@@ -282,6 +437,9 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
         return sl_fail(err, SL_ERR_CORRUPT,
                        "config.json: %u attention heads cannot share %u key/value heads",
                        m->attn.n_heads, m->attn.n_kv_heads);
+    if (m->attn.d_head < 16 || m->attn.d_head > 512)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: heads of %u, supported are 16 to 512",
+                       m->attn.d_head);
     if (m->attn.d_head % 16)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "config.json: 'head_dim' is %u, expected a multiple of 16", m->attn.d_head);

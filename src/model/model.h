@@ -59,7 +59,8 @@ typedef struct sl_model {
 
 /* Read a config.json (HF or MLX spelling; text keys at top level or under text_config; null counts as
  * absent). generation_config may be NULL; it adds stop tokens.
- * notes, which may be NULL, receives one line per key that is not known and has been ignored.
+ * notes, which may be NULL, receives one line per key that is not known and has been ignored; keys that are
+ * known to change the result in other families are refused.
  * Errors: SL_ERR_UNSUPPORTED names the field, what it asks for and what is supported; SL_ERR_CORRUPT names
  * a missing or impossible value. Everything is checked: a descriptor that this returns has dimensions
  * whose byte sizes fit 64 bits by far (each at most 2^24). Pure. */
@@ -137,7 +138,6 @@ uint32_t sl_model_tensors(const sl_model *model);
 void sl_model_tensor(const sl_model *model, uint32_t index, sl_tensor_spec *out);
 /* The short name of a role in manifests: "attn_q", "router", ... */
 const char *sl_role_name(sl_role role);
-bool sl_role_from_name(const char *name, sl_role *out);
 
 /* Prefixes that stand before a text tensor's name in checkpoints of this family, longest first,
  * NULL-terminated: "language_model.model.", "model.language_model.", "model.". And prefixes of tensors

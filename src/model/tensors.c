@@ -39,16 +39,6 @@ const char *sl_role_name(sl_role role) {
     return role_names[role];
 }
 
-bool sl_role_from_name(const char *name, sl_role *out) {
-    for (unsigned i = 0; i < SL_ROLE_COUNT; i++) {
-        if (strcmp(role_names[i], name) == 0) {
-            *out = (sl_role)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static void shape_of(const sl_model *m, sl_role role, uint32_t *rows, uint32_t *cols) {
     uint32_t q = m->attn.n_heads * m->attn.d_head, kv = m->attn.n_kv_heads * m->attn.d_head;
     uint32_t v = m->delta.n_v_heads * m->delta.d_v;

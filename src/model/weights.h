@@ -22,8 +22,7 @@ typedef struct sl_layer_weights {
 
 typedef struct sl_weights {
     const sl_layer_weights *layers; /* [n_layers] */
-    const sl_weight *norm_final,
-        *head; /* head: NULL when it is the embedding, read as a trunk weight */
+    const sl_weight *norm_final, *head;
 } sl_weights;
 
 /* How a layer gets a weight that is not in memory. Implemented above (engine/trunk.c): this floor sees

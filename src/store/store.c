@@ -51,6 +51,9 @@ sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape
     out->down_at = out->up_at + out->up_layout.bytes;
     out->bytes = out->down_at + out->down_layout.bytes;
     out->stride = SL_ALIGN_UP(out->bytes, SL_PAGE);
+    if (out->stride > SL_EXPERT_BYTES_MAX)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "an expert of %llu bytes: supported are up to %llu",
+                       (unsigned long long)out->stride, (unsigned long long)SL_EXPERT_BYTES_MAX);
     return SL_OK;
 }
 

@@ -40,6 +40,9 @@ typedef struct sl_store_tensor {
     sl_hash128 hash;         /* of the layout.bytes bytes at offset */
 } sl_store_tensor;
 
+/* An expert is one read (SL_READ_BYTES_MAX of io/reader.h). */
+#define SL_EXPERT_BYTES_MAX ((uint64_t)1 << 30)
+
 /* An expert record: three matrices. The same for every layer of this version. */
 typedef struct sl_expert_layout {
     sl_matrix_shape gate, up, down;
@@ -52,6 +55,7 @@ typedef struct sl_expert_layout {
 /* Where an expert's bytes are: a list of extents that fill a slot. In a store it is one, of `stride`
  * bytes; a checkpoint that is run in place has nine. */
 #define SL_EXTENTS_MAX 9
+#define SL_STORE_EXTENTS 1 /* of an expert in a store */
 typedef struct sl_extent {
     uint32_t file;    /* of sl_store_file(): the layer, for the files of a store */
     uint64_t offset;  /* in the file */

@@ -123,7 +123,7 @@ sl_status sl__store_read_manifest(const char *path, sl_store *out, sl_error *err
                      SL_STORE_MANIFEST " is %llu bytes long, expected at most %llu",
                      (unsigned long long)file.bytes, (unsigned long long)SL_STORE_MANIFEST_MAX);
     if (st == SL_OK && (st = read_file(&file, file.bytes, &text, err)) == SL_OK &&
-        (st = sl_arena_map(&tree, "manifest", file.bytes * SL_STORE_TREE_FACTOR, err)) == SL_OK)
+        (st = sl_arena_reserve(&tree, "manifest", file.bytes * SL_STORE_TREE_FACTOR, err)) == SL_OK)
         st = sl__store_parse_manifest((const char *)text.base, (size_t)file.bytes, path, &tree, out,
                                       err);
     sl_arena_unmap(&tree);

@@ -366,9 +366,9 @@ static void largest_config(void **state) {
         {"\"hidden_size\": 2048", "\"hidden_size\": 65536"},
         {"\"num_experts\": 256", "\"num_experts\": 4096"},
         {"\"num_hidden_layers\": 40", "\"num_hidden_layers\": 256"},
-        {"\"moe_intermediate_size\": 512", "\"moe_intermediate_size\": 65536"},
+        {"\"moe_intermediate_size\": 512", "\"moe_intermediate_size\": 8192"},
         {"\"vocab_size\": 248320", "\"vocab_size\": 16777216"},
-        {"\"max_position_embeddings\": 262144", "\"max_position_embeddings\": 268435456"},
+        {"\"max_position_embeddings\": 262144", "\"max_position_embeddings\": 4194304"},
         {"\"linear_num_value_heads\": 32", "\"linear_num_value_heads\": 1024"},
         {"\"head_dim\": 256", "\"head_dim\": 512"},
     };
