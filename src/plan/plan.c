@@ -96,7 +96,7 @@ uint64_t sl_plan_sampler_bytes(const sl_model *m) {
 }
 
 uint64_t sl_plan_template_bytes(const sl_store *store) {
-    return store->chat_template.bytes ? store->chat_template.bytes * 8 + 16 * SL_KIB : 0;
+    return store->chat_template.bytes ? store->chat_template.bytes * 10 + 16 * SL_KIB : 0;
 }
 
 /* ---- the parts of a plan ---------------------------------------------------------------------- */

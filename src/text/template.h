@@ -21,8 +21,8 @@
  *
  * Not there, and refused by the parser with line and column: include, import, extends, block, call,
  * recursive loops, * and ** in calls, other filters, methods and functions, identifiers that are not
- * ASCII. Not there, and refused when it happens: integers that leave 64 bits, formatting with %,
- * printing a function. Case mapping and repr() follow the Unicode of Python 3.11 (14.0).
+ * ASCII. Not there, and refused when it happens: integers that leave 64 bits, powers of fractions and
+ * negative powers, formatting with %, printing a function. Case mapping and repr() follow the Unicode of Python 3.11 (14.0).
  *
  * Templates and variables are untrusted: parsing bounds its depth, rendering bounds its steps, depth
  * and output. Neither allocates outside the arenas it is given. */

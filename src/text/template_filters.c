@@ -563,7 +563,7 @@ static bool filter_round(ARGUMENTS) {
         !sl__tpl_binary(run, TPL_OP_MUL, self, &scale, &scaled))
         return false;
     if (scaled.type == TPL_V_FLOAT) {
-        double f = up ? ceil(scaled.f) : floor(scaled.f);
+        double f = up ? -sl__tpl_floor(-scaled.f) : sl__tpl_floor(scaled.f);
         if (!isfinite(f) || fabs(f) > 0x1p53)
             return sl__tpl_fail(run, SL_ERR_UNSUPPORTED, "round: the number is too large");
         scaled = tpl_int((int64_t)f);

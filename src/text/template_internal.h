@@ -325,6 +325,9 @@ static inline int64_t tpl_integral(const tpl_val *v) {
 
 /* ---- template_value.c ---------------------------------------------------------------------- */
 
+/* floor(), for any double. */
+double sl__tpl_floor(double x);
+
 const char *sl__tpl_type_name(const tpl_val *v); // as in Python's messages
 bool sl__tpl_truth(const tpl_val *v);
 bool sl__tpl_equal(tpl_run *run, const tpl_val *a, const tpl_val *b, bool *out);

@@ -307,13 +307,14 @@ static bool zero_division(tpl_run *run) {
     return sl__tpl_fail(run, SL_ERR_ARGUMENT, "division by zero");
 }
 
+static bool no_power(tpl_run *run) {
+    return sl__tpl_fail(run, SL_ERR_UNSUPPORTED,
+                        "a power other than of whole numbers, not negative");
+}
+
 static bool power_int(tpl_run *run, int64_t a, int64_t b, tpl_val *out) {
-    if (b < 0) {
-        if (a == 0)
-            return zero_division(run);
-        *out = tpl_float(pow((double)a, (double)b));
-        return true;
-    }
+    if (b < 0)
+        return a == 0 ? zero_division(run) : no_power(run);
     int64_t v = 1;
     if (a == 0 || a == 1 || a == -1) {
         v = b == 0 ? 1 : a == -1 && b % 2 == 0 ? 1 : a;
@@ -371,16 +372,48 @@ static bool binary_int(tpl_run *run, tpl_op op, int64_t a, int64_t b, tpl_val *o
     return true;
 }
 
-static bool power_double(tpl_run *run, double a, double b, tpl_val *out) {
-    if (a == 0 && b < 0)
-        return zero_division(run);
-    if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b))
-        return sl__tpl_fail(run, SL_ERR_UNSUPPORTED, "a power that is a complex number");
-    double v = pow(a, b);
-    if (isinf(v) && isfinite(a) && isfinite(b))
-        return sl__tpl_fail(run, SL_ERR_ARGUMENT, "the result is too large");
-    *out = tpl_float(v);
-    return true;
+/* Whole numbers below 2^52 in either direction of a double: the library's floor() would bring in all of
+ * libm, whose pages count against every budget. */
+double sl__tpl_floor(double x) {
+    if (!(fabs(x) < 0x1p52))
+        return x;
+    double whole = (double)(int64_t)x;
+    return copysign(whole > x ? whole - 1 : whole, x);
+}
+
+// The remainder of a / b with the sign of a, exactly, as C's fmod(): long division of the mantissas.
+static double remainder_of(double a, double b) {
+    uint64_t ua, ub;
+    memcpy(&ua, &a, sizeof(ua));
+    memcpy(&ub, &b, sizeof(ub));
+    const uint64_t sign = ua & (uint64_t)1 << 63, fraction = ((uint64_t)1 << 52) - 1;
+    ua &= ~((uint64_t)1 << 63);
+    ub &= ~((uint64_t)1 << 63);
+    int ea = (int)(ua >> 52), eb = (int)(ub >> 52);
+    if (ub == 0 || ea == 0x7ff || ub > (uint64_t)0x7ff << 52)
+        return (double)NAN;
+    if (ua < ub)
+        return a;
+    uint64_t ma = ua & fraction, mb = ub & fraction;
+    ma |= ea ? (uint64_t)1 << 52 : 0;
+    mb |= eb ? (uint64_t)1 << 52 : 0;
+    ea = ea ? ea : 1; // subnormal numbers have the exponent of the smallest normal ones
+    eb = eb ? eb : 1;
+    for (ma %= mb; ea > eb && ma;) {
+        int step = ea - eb < 11 ? ea - eb : 11; // 53 bits and 11 fit 64
+        ma = (ma << step) % mb;
+        ea -= step;
+    }
+    if (ma == 0) {
+        ua = sign;
+    } else {
+        int shift = __builtin_clzll(ma) - 11;
+        shift = shift < eb - 1 ? shift : eb - 1;
+        ma <<= shift;
+        ua = sign | (ma & (uint64_t)1 << 52 ? (uint64_t)(eb - shift) << 52 | (ma & fraction) : ma);
+    }
+    memcpy(&a, &ua, sizeof(a));
+    return a;
 }
 
 static bool binary_double(tpl_run *run, tpl_op op, double a, double b, tpl_val *out) {
@@ -405,7 +438,7 @@ static bool binary_double(tpl_run *run, tpl_op op, double a, double b, tpl_val *
         // the nearest whole number of (a - remainder) / b.
         if (b == 0)
             return zero_division(run);
-        double mod = fmod(a, b), div = (a - mod) / b;
+        double mod = remainder_of(a, b), div = (a - mod) / b;
         if (mod != 0 && (b < 0) != (mod < 0)) {
             mod += b;
             div -= 1;
@@ -413,14 +446,14 @@ static bool binary_double(tpl_run *run, tpl_op op, double a, double b, tpl_val *
             mod = copysign(0, b);
         }
         if (div != 0)
-            div = floor(div) + (div - floor(div) > 0.5);
+            div = sl__tpl_floor(div) + (div - sl__tpl_floor(div) > 0.5);
         else
             div = copysign(0, a / b);
         *out = tpl_float(op == TPL_OP_MOD ? mod : div);
         return true;
     }
     default:
-        return power_double(run, a, b, out);
+        return a == 0 && b < 0 ? zero_division(run) : no_power(run);
     }
 }
 
