@@ -1,0 +1,275 @@
+/* The hot tier and the ring, driven directly: experts of random layers and chunks, with reads that fail
+ * now and then. Whatever happens, each expert that is handed out holds the bytes of the store, each is
+ * handed out once, and the tables stay consistent. */
+#include "engine/experts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "helpers/demo.h"
+#include "plan/plan.h"
+
+#define LAYERS 12u
+#define EXPERTS 64u
+#define TOP_K 4u
+#define DEPTH 4u
+
+static sl_store store;
+
+static int set_up(void **state) {
+    (void)state;
+    sl_error err;
+    demo_check(sl_store_open(demo_store(), SL_DIRECT_REQUIRED, &store, &err), &err);
+    assert_int_equal(store.model.n_layers, LAYERS);
+    assert_int_equal(store.model.moe.n_experts, EXPERTS);
+    assert_int_equal(store.model.moe.top_k, TOP_K);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    sl_store_close(&store);
+    return 0;
+}
+
+typedef struct tier {
+    sl_experts x;
+    sl_arena arena;
+    sl_reader *reader;
+} tier;
+
+static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots) {
+    sl_error err;
+    uint64_t tables = sl_plan_hot_table_bytes(&store, ring_slots + hot_slots);
+    uint64_t slots = (uint64_t)(ring_slots + hot_slots) * store.expert.stride;
+    demo_check(sl_arena_map(&t->arena, "experts",
+                            slots + tables + sl_reader_bytes(kind, DEPTH) + 2 * SL_PAGE, &err),
+               &err);
+    uint8_t *ring = sl_arena_alloc(&t->arena, ring_slots * store.expert.stride, SL_PAGE);
+    uint8_t *hot = sl_arena_alloc(&t->arena, hot_slots * store.expert.stride, SL_PAGE);
+    void *memory = sl_arena_alloc(&t->arena, (size_t)tables, 64);
+    demo_check(sl_reader_open(kind, DEPTH, &t->arena, &t->reader, &err), &err);
+    sl_experts_init(&t->x, &store, t->reader, DEPTH, ring, ring_slots, hot, hot_slots, memory);
+}
+
+static void tier_close(tier *t) {
+    sl_experts_drain(&t->x);
+    sl_reader_close(t->reader);
+    sl_arena_unmap(&t->arena);
+}
+
+/* Between layers nothing is pinned or under way, and entries and slots point at each other. */
+static void check_tables(const sl_experts *x) {
+    uint32_t n_held = 0;
+    for (uint32_t i = 0; i < x->n_slots; i++) {
+        const sl_slot *s = &x->slots[i];
+        assert_int_equal(s->pins, 0);
+        assert_int_equal(s->pending, 0);
+        if (s->key == UINT32_MAX)
+            continue;
+        n_held++;
+        assert_true(s->key < LAYERS * EXPERTS);
+        assert_int_equal(x->entries[s->key].slot, i);
+        assert_int_equal(s->error, 0);
+        assert_true(s->checked);
+    }
+    for (uint32_t k = 0; k < LAYERS * EXPERTS; k++)
+        if (x->entries[k].slot != UINT32_MAX) {
+            n_held--;
+            assert_int_equal(x->slots[x->entries[k].slot].key, k);
+        }
+    assert_int_equal(n_held, 0);
+}
+
+/* Serve one layer. Returns the status; after an error, how far it came does not matter. */
+static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const uint32_t *n_uses,
+                       uint32_t n, bool in_order, sl_error *err) {
+    sl_expert_source *s = &t->x.base;
+    bool given[EXPERTS] = {false};
+    sl_status st = SL_OK;
+    s->begin(s, layer, experts, n_uses, n, in_order);
+    for (uint32_t i = 0; i < n; i++) {
+        sl_expert_view v;
+        if ((st = s->next(s, &v, err)))
+            break;
+        assert_true(v.index < n && v.expert == experts[v.index]);
+        assert_false(given[v.index]);
+        given[v.index] = true;
+        if (in_order)
+            assert_int_equal(v.index, i);
+        // The view is the record, to the last byte.
+        const uint8_t *record = (const uint8_t *)v.gate.codes - store.expert.gate_at -
+                                store.expert.gate_layout.codes_at;
+        assert_true(sl_store_expert_intact(&store, layer, v.expert, record));
+        s->release(s, &v);
+    }
+    s->end(s);
+    check_tables(&t->x);
+    return st;
+}
+
+static uint64_t random_state;
+static uint32_t random_below(uint32_t n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((random_state >> 33) % n);
+}
+
+// n different experts, ascending; low ids more often.
+static uint32_t random_experts(uint32_t n, uint32_t *experts) {
+    bool used[EXPERTS] = {false};
+    for (uint32_t i = 0; i < n; i++)
+        used[random_below(1 + random_below(EXPERTS))] = true;
+    n = 0;
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        if (used[e])
+            experts[n++] = e;
+    return n;
+}
+
+static void random_work(sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots,
+                        uint32_t rounds) {
+    static const sl_fault_kind faults[] = {SL_FAULT_SHORT, SL_FAULT_EIO, SL_FAULT_FLIP};
+    tier t = {0};
+    uint32_t n_failed = 0;
+    tier_open(&t, kind, ring_slots, hot_slots);
+    for (uint32_t round = 0; round < rounds; round++) {
+        uint32_t layer = round % LAYERS, experts[EXPERTS], n_uses[EXPERTS], n;
+        bool single = random_below(3) > 0;
+        if (single) {
+            // A token: exactly top-k experts.
+            while ((n = random_experts(6, experts)) != TOP_K) {
+            }
+        } else {
+            n = random_experts(1 + random_below(90), experts);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            n_uses[i] = single ? 1 : 1 + random_below(9);
+        if (layer == 0)
+            sl_experts_tick(&t.x, 1 + random_below(3));
+        sl_fault_kind fault = faults[random_below(3)];
+        sl_reader_inject(t.reader, random_below(6) ? SL_FAULT_NONE : fault, 1 + random_below(5));
+        sl_error err;
+        sl_status st = serve(&t, layer, experts, n_uses, n, !single, &err);
+        sl_reader_inject(t.reader, SL_FAULT_NONE, 0);
+        if (st) {
+            n_failed++;
+            assert_int_equal(st, fault == SL_FAULT_FLIP ? SL_ERR_CORRUPT : SL_ERR_IO);
+            assert_int_equal(err.layer, layer);
+            bool asked = false;
+            for (uint32_t i = 0; i < n; i++)
+                asked |= experts[i] == (uint32_t)err.expert;
+            assert_true(asked);
+            // The same again works.
+            assert_int_equal(serve(&t, layer, experts, n_uses, n, !single, &err), SL_OK);
+        }
+    }
+    assert_true(hot_slots == LAYERS * EXPERTS || n_failed > 0);
+    assert_int_equal(t.x.read_bytes % store.expert.stride, 0);
+    printf("%s, ring %u, hot %u: %llu hits, %llu reads, %u failures\n", sl_reader_kind_name(kind),
+           ring_slots, hot_slots, (unsigned long long)t.x.hits, (unsigned long long)t.x.reads_total,
+           n_failed);
+    tier_close(&t);
+}
+
+static void any_sequence(void **state) {
+    (void)state;
+    static const uint32_t sizes[][2] = {{2, 0},  {3, 0},  {4, 0},   {16, 0}, {2, 1},
+                                        {2, 10}, {4, 40}, {3, 200}, {4, 768}};
+    sl_reader_kind kinds[] = {SL_READER_PREAD, SL_READER_URING};
+    random_state = 11;
+    for (size_t k = 0; k < SL_COUNT(kinds) - !sl_reader_uring_works(); k++)
+        for (size_t i = 0; i < SL_COUNT(sizes); i++)
+            random_work(kinds[k], sizes[i][0], sizes[i][1], 300);
+}
+
+static uint64_t reads_of(tier *t, uint32_t layer, const uint32_t *experts, uint32_t n,
+                         uint32_t uses) {
+    static uint32_t n_uses[EXPERTS];
+    sl_error err;
+    uint64_t before = t->x.reads_total;
+    for (uint32_t i = 0; i < n; i++)
+        n_uses[i] = uses;
+    demo_check(serve(t, layer, experts, n_uses, n, uses > 1, &err), &err);
+    return t->x.reads_total - before;
+}
+
+/* Experts that every token uses stay, however many others pass through. */
+static void favourites_stay(void **state) {
+    (void)state;
+    tier t = {0};
+    tier_open(&t, SL_READER_PREAD, 2, 6);
+    uint64_t late_reads = 0;
+    for (uint32_t token = 0; token < 200; token++) {
+        // Two favourites of layers 3 and 7, two strangers each time.
+        const uint32_t a[] = {1, 2, 10 + token % 50, 62}, b[] = {0, 5 + token % 40, 50, 60};
+        sl_experts_tick(&t.x, 1);
+        (void)reads_of(&t, 3, a, 4, 1);
+        uint64_t reads = reads_of(&t, 7, b, 4, 1);
+        if (token > 50)
+            late_reads += reads;
+    }
+    // In layer 7 one of four is new each time: the rest stays.
+    assert_in_range(late_reads, 149 * 1, 149 * 1 + 20);
+    tier_close(&t);
+}
+
+/* A prompt's many experts fill slots that are empty and take none that is in use. */
+static void a_chunk_evicts_nobody(void **state) {
+    (void)state;
+    tier t = {0};
+    uint32_t all[EXPERTS];
+    const uint32_t some[] = {3, 9, 20, 40};
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        all[e] = e;
+    tier_open(&t, SL_READER_PREAD, 4, 4);
+    sl_experts_tick(&t.x, 1);
+    assert_int_equal(reads_of(&t, 5, some, 4, 1), 4);
+    sl_experts_tick(&t.x, 32);
+    assert_int_equal(reads_of(&t, 4, all, EXPERTS, 8), EXPERTS);
+    assert_int_equal(reads_of(&t, 5, all, EXPERTS, 8), EXPERTS - 4);
+    assert_int_equal(reads_of(&t, 5, some, 4, 1), 0);
+    tier_close(&t);
+}
+
+/* What is there goes first, so that computing hides reading. */
+static void present_experts_come_first(void **state) {
+    (void)state;
+    tier t = {0};
+    sl_error err;
+    const uint32_t few[] = {50, 60}, four[] = {10, 20, 50, 60}, uses[] = {1, 1, 1, 1};
+    tier_open(&t, SL_READER_PREAD, 4, 8);
+    sl_experts_tick(&t.x, 1);
+    demo_check(serve(&t, 2, few, uses, 2, false, &err), &err);
+    sl_expert_source *s = &t.x.base;
+    s->begin(s, 2, four, uses, 4, false);
+    bool seen[2] = {false};
+    for (uint32_t i = 0; i < 4; i++) {
+        sl_expert_view v;
+        demo_check(s->next(s, &v, &err), &err);
+        // A read may have finished already: then lower ids may go first. Both present ones never wait.
+        if (v.expert >= 50)
+            seen[v.expert == 60] = true;
+        s->release(s, &v);
+    }
+    s->end(s);
+    assert_true(seen[0] && seen[1]);
+    assert_int_equal(t.x.hits, 2);
+    assert_int_equal(t.x.reads_total, 4);
+    check_tables(&t.x);
+    tier_close(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_sequence),
+        cmocka_unit_test(favourites_stay),
+        cmocka_unit_test(a_chunk_evicts_nobody),
+        cmocka_unit_test(present_experts_come_first),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
