@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -16,9 +17,9 @@
 
 struct output {
     const char *path;
-    char partial[CLI_PATH_MAX];
-    int fd;    // -1: not open
-    int error; // errno of the first failure
+    char partial[CLI_PATH_MAX]; // the name until it is complete; "": written in place
+    int fd;                     // -1: not open
+    int error;                  // errno of the first failure
     size_t since_drop;
 };
 
@@ -52,16 +53,22 @@ static bool write_output(void *user, const char *bytes, size_t n) {
 }
 
 static int output_open(cli *c, struct output *o, const char *path) {
+    struct stat there;
     o->path = path;
-    if ((size_t)snprintf(o->partial, sizeof(o->partial), "%s.tmp", path) >= sizeof(o->partial))
+    if (strlen(path) + sizeof(".4294967295.tmp") > sizeof(o->partial))
         return cli_usage_error(c, "'%.64s...' is longer than a path can be", path);
-    o->fd = open(o->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    // A rename would put a file in the place of a device, a pipe or a link: they are written to.
+    bool in_place = lstat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    if (!in_place)
+        snprintf(o->partial, sizeof(o->partial), "%s.%u.tmp", path, (unsigned)getpid());
+    o->fd = open(in_place ? path : o->partial,
+                 O_WRONLY | O_CREAT | O_CLOEXEC | (in_place ? O_TRUNC : O_EXCL), 0666);
     if (o->fd < 0)
-        return cli_fail(c, CLI_EXIT_FAILED, "io", "making '%s': %s", o->partial, strerror(errno));
+        return cli_fail(c, CLI_EXIT_FAILED, "io", "making '%s': %s", path, strerror(errno));
     return CLI_EXIT_OK;
 }
 
-// Complete the file and give it its name, or remove it.
+// Complete the file and give it its name, or remove it. What is written in place stays as it is.
 static int output_close(cli *c, struct output *o, bool keep) {
     if (o->fd < 0)
         return CLI_EXIT_OK;
@@ -71,10 +78,11 @@ static int output_close(cli *c, struct output *o, bool keep) {
         good = false;
     }
     o->fd = -1;
-    if (keep && good && rename(o->partial, o->path) == 0)
+    if (keep && good && (!*o->partial || rename(o->partial, o->path) == 0))
         return CLI_EXIT_OK;
     int reason = good ? errno : o->error;
-    unlink(o->partial);
+    if (*o->partial)
+        unlink(o->partial);
     return keep ? cli_fail(c, CLI_EXIT_FAILED, "io", "writing '%s': %s", o->path, strerror(reason))
                 : CLI_EXIT_OK;
 }
@@ -142,6 +150,8 @@ int cli_logits(cli *c) {
         return cli_usage_error(
             c, "%s is missing: write 'sluice logits MODEL --tokens FILE --out FILE'",
             cli_given(c, CLI_TOKENS) ? "--out" : "--tokens");
+    if (cli_given(c, CLI_HIDDEN) && strcmp(cli_string(c, CLI_OUT), cli_string(c, CLI_HIDDEN)) == 0)
+        return cli_usage_error(c, "--out and --hidden name one file: write two");
     if (!cli_model_path(c, c->args.positional[0], false, path, &exit_code))
         return exit_code;
     sl_model_kind kind = sl_model_kind_of(path);

@@ -86,7 +86,7 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
                     "[tokens][vocabulary]; hidden states are [layers + 1][tokens][width]: the "
                     "embeddings, then the "
                     "residual stream after each layer, before the final norm. Files appear "
-                    "complete or not at all.",
+                    "complete or not at all; devices, pipes and links are written as they are.",
                     "logits demo --tokens ids.txt --out logits.f32\n"
                     "logits demo --tokens ids.txt --out logits.f32 --hidden hidden.f32"},
     [CLI_TOKENIZE] = {"tokenize", "MODEL [FILE]", 1, 2,
@@ -202,7 +202,7 @@ const cli_option cli_options[] = {
      "terminal."},
     {CLI_HELP_FLAG, "help", 'h', false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
      "Explain the verb."},
-    {CLI_THREADS, "threads", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 1024,
+    {CLI_THREADS, "threads", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 256,
      "Threads that compute. Never changes results. Default: the physical cores that may be used."},
     {CLI_CHUNK, "chunk", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 1 << 20,
      "Tokens of the prompt that are computed together. Never changes results. Default: what fits."},
