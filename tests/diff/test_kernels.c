@@ -196,6 +196,57 @@ static void products_q8(data_kind kind, uint64_t seed) {
     products(SL_DTYPE_Q8, kind, seed);
 }
 
+/* Sums that end at -0 tell every addition of +0 that the definition does not have, and every one that
+ * it has: what is missing of a last block adds +0, the groups of a row that do not exist add nothing.
+ * Lanes reach -0 by rounding: scale * p and B * xsum are too small to be anything else. */
+static void minus_zero(data_kind kind, uint64_t seed) {
+    static const unsigned widths[] = {2, 3, 4, 5, 6, 8};
+    const unsigned bits = widths[random_below(SL_COUNT(widths))];
+    const bool centred =
+        random_below(2) == 0; // codes at the centre, inputs negative: products are -0
+    sl_dtype dtype;
+    CHECK(sl_dtype_quantized(bits, &dtype), "%u bits", bits);
+    product_case c = {.n = 1 + random_below(5), .group = 32u << random_below(3)};
+    c.n_inputs = c.group * (1 + random_below(1600 / c.group));
+    const uint32_t rows = 1 + random_below(6);
+    const uint32_t n_groups = c.n_inputs / c.group;
+    unsigned char *codes = guarded((size_t)rows * c.n_inputs / 8 * bits);
+    memset(codes, 0, (size_t)rows * c.n_inputs / 8 * bits);
+    for (size_t i = 0; centred && i < (size_t)rows * c.n_inputs; i++) {
+        codes[(i * bits + bits - 1) / 8] |= (unsigned char)(1u << ((i * bits + bits - 1) % 8));
+    }
+    float *scales = guarded_floats((size_t)rows * n_groups);
+    float *biases = guarded_floats((size_t)rows * n_groups);
+    for (size_t i = 0; i < (size_t)rows * n_groups; i++) {
+        scales[i] = 0x1p-100f;
+        biases[i] = centred ? 0x1p-61f : -0x1p-61f;
+    }
+    float *x = guarded_floats((size_t)c.n * c.n_inputs);
+    for (size_t i = 0; i < (size_t)c.n * c.n_inputs; i++) {
+        x[i] = centred ? -0x1p-100f : 0x1p-100f;
+    }
+    c.w = (sl_matrix){.shape = {.dtype = dtype,
+                                .scale_dtype = SL_DTYPE_F32,
+                                .rows = rows,
+                                .cols = c.n_inputs,
+                                .group = c.group},
+                      .codes = codes,
+                      .scales = scales,
+                      .biases = biases};
+    c.row_end = rows;
+    c.y_stride = rows;
+    c.x = x;
+    const packed p = pack(&truth, &c, c.x, c.n);
+    float *y = guarded_floats((size_t)c.n * rows);
+    truth.product[dtype](&c.w, 0, rows, &p.columns, y, rows);
+    const bool negative = c.n_inputs % SL_BLOCK == 0 && (!centred || n_groups >= SL_LANES);
+    CHECK(bits_of_float(y[0]) == (negative ? 0x80000000u : 0), "%a with %u inputs in groups of %u",
+          (double)y[0], c.n_inputs, c.group);
+    for (size_t i = 0; i < n_levels; i++) {
+        product_at_level(&levels[i], &c, kind, seed, &p, y, (size_t)c.n * rows);
+    }
+}
+
 /* ---- norms and elementwise ---- */
 
 static uint32_t random_length(void) {
@@ -434,6 +485,11 @@ static void attend(data_kind kind, uint64_t seed) {
     float *k = guarded_floats((end - 1) * k_stride + d);
     float *v = guarded_floats((end - 1) * v_stride + d_v);
     random_floats(q, d, random_partner(kind));
+    const float flat =
+        random_below(2) == 0 ? 1.0f : 0.02f; // of almost equal weights, each one counts
+    for (uint32_t i = 0; i < d; i++) {
+        q[i] = q[i] * flat;
+    }
     random_floats(k, (end - 1) * k_stride + d, random_below(2) == 0 ? DATA_ORDINARY : kind);
     random_floats(v, (end - 1) * v_stride + d_v, kind);
     // Rows before the first visible position may hold anything.
@@ -557,6 +613,7 @@ int main(int argc, char **argv) {
                  {"products q5", products_q5},
                  {"products q6", products_q6},
                  {"products q8", products_q8},
+                 {"minus zero", minus_zero},
                  {"norms", norms},
                  {"elementwise", elementwise},
                  {"rope", rope},

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
-/* scores[0..3] of four keys, or of as many as there are: their chains run side by side. */
+/* scores[0..3] of four keys, or of as many as there are: their chains run side by side. Lanes without an
+ * element gain +0, which can make a -0 of a sum +0: no weight can tell, because exp takes the difference
+ * of two scores. */
 SL_INLINE void lanes_scores(float scores[4], const float *q, const float *const k[4], uint32_t d,
                             int n_keys) {
     lanes a[4];
@@ -25,7 +27,7 @@ SL_INLINE void lanes_scores(float scores[4], const float *q, const float *const 
         const lanes part = l_load_part(q + i, n);
         SL_UNROLL
         for (int p = 0; p < n_keys; p++) {
-            a[p] = l_first(n, l_fma(part, l_load_part(k[p] + i, n), a[p]), a[p]);
+            a[p] = l_fma(part, l_load_part(k[p] + i, n), a[p]);
         }
     }
     l_tree4(scores, a);
@@ -54,19 +56,16 @@ SL_INLINE float lanes_block_scores(const sl_attend_args *args, uint32_t begin, u
     return m;
 }
 
-/* e[p] = exp(e[p] - m) in place, and their sum: lane p mod 16 of the block's grid takes p ascending.
- * `at` is the place of e[0] in the block. */
-SL_INLINE float lanes_block_weights(float *e, uint32_t n, uint32_t at, float m) {
-    SL_ALIGNED(64) float grid[SL_ATTEND_BLOCK] = {0.0f};
+/* e[i] = exp(e[i] - m) in place, and their sum. The definition gives lane p mod 16 of the block's grid the
+ * weights p, ascending; e begins anywhere on that grid. The same weights share a lane all the same, and
+ * the tree adds lanes at equal distances around the circle, so turning it changes nothing. */
+SL_INLINE float lanes_block_weights(float *e, uint32_t n, float m) {
+    lanes sum = l_zero(); // weights are never -0, so the +0 of a position that is not there is none
     for (uint32_t i = 0; i < n; i += SL_LANES) {
         const uint32_t part = n - i < SL_LANES ? n - i : SL_LANES;
         const lanes v = l_exp(l_sub(l_load_part(e + i, part), l_set1(m)));
         l_store_part(e + i, v, part);
-        l_store_part(grid + at + i, v, part);
-    }
-    lanes sum = l_zero(); // weights are never -0, so the +0 of a position that is not there is none
-    for (uint32_t i = 0; i < SL_ATTEND_BLOCK; i += SL_LANES) {
-        sum = l_add(sum, l_load(grid + i));
+        sum = l_add(sum, l_first(part, v, l_zero()));
     }
     return l_tree(sum);
 }
@@ -118,7 +117,7 @@ static void lanes_attend(const sl_attend_args *args) {
         float e[SL_ATTEND_BLOCK];
         const float m_new = lanes_block_scores(args, begin, end, e, m);
         const float shrink = ref_expf(m - m_new);
-        l = sl__fmaf(l, shrink, lanes_block_weights(e, end - begin, begin - grid, m_new));
+        l = sl__fmaf(l, shrink, lanes_block_weights(e, end - begin, m_new));
         const float *v = args->v + begin * args->v_stride;
         uint32_t i = 0;
         for (; i + SL_LANES * L_WIDE <= d_v; i += SL_LANES * L_WIDE) {

@@ -55,9 +55,9 @@ SL_INLINE float lanes_sum_of_squares(const float *x, uint32_t n) {
         const lanes v = l_load(x + i);
         a = l_fma(v, v, a);
     }
-    if (i < n) { // lanes without an element keep their sum: adding +0 could change a zero's sign
+    if (i < n) { // a sum of squares is never -0, so lanes without an element may gain +0
         const lanes v = l_load_part(x + i, n - i);
-        a = l_first(n - i, l_fma(v, v, a), a);
+        a = l_fma(v, v, a);
     }
     return l_tree(a);
 }
