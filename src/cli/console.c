@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -333,6 +334,14 @@ void cli_progress_init(cli_progress *progress, cli_out *out, const char *verb, b
     progress->count = count;
 }
 
+// Columns of the line. One stays free: a line that fills the last one would wrap on some terminals.
+// Asked for anew each time, since windows change.
+static int line_columns(const cli_out *out) {
+    struct winsize size;
+    bool known = ioctl(out->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return (known && size.ws_col < CLI_COLUMNS ? size.ws_col : CLI_COLUMNS) - 1;
+}
+
 void cli_progress_show(cli_progress *progress, uint64_t done, uint64_t total) {
     if (!progress->out)
         return;
@@ -365,8 +374,8 @@ void cli_progress_show(cli_progress *progress, uint64_t done, uint64_t total) {
     if (total > done && rate > 0)
         snprintf(line + n, sizeof(line) - (size_t)n, "  %s left",
                  cli_duration(b, (double)(total - done) / rate));
-    // One column stays free: a line that fills the last one would wrap on some terminals.
-    cli_print(progress->out, "\r%-*.*s", CLI_COLUMNS - 1, CLI_COLUMNS - 1, line);
+    int columns = line_columns(progress->out);
+    cli_print(progress->out, "\r%-*.*s", columns, columns, line);
     cli_flush(progress->out);
     progress->visible = true;
 }
@@ -374,7 +383,7 @@ void cli_progress_show(cli_progress *progress, uint64_t done, uint64_t total) {
 void cli_progress_clear(cli_progress *progress) {
     if (!progress->visible)
         return;
-    cli_print(progress->out, "\r%*s\r", CLI_COLUMNS - 1, "");
+    cli_print(progress->out, "\r%*s\r", line_columns(progress->out), "");
     progress->out->mid_line = false;
     cli_flush(progress->out);
     progress->visible = false;

@@ -1,9 +1,12 @@
 """A program on a pseudo-terminal: type keys, wait for text."""
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
+import termios
 import time
 
 
@@ -42,6 +45,9 @@ class Terminal:
         self._raw += data
         self.text = self._raw.decode("utf-8", "replace").replace("\r\n", "\n")
         return bool(data)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys):
         os.write(self.fd, keys.encode())

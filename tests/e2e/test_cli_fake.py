@@ -486,6 +486,20 @@ def test_progress_is_cleared(terminal, home):
         assert re.search(r"\r +\r(\033\[2m)?stopped; nothing is lost", t.text)
 
 
+def test_progress_fits_a_narrow_window(terminal, home):
+    checkpoint = home / "ck"
+    checkpoint.mkdir()
+    (checkpoint / "config.json").write_text("{}")
+    (checkpoint / "slow").write_text("")
+    with terminal("convert", str(checkpoint)) as t:
+        t.resize(24, 30)
+        t.wait(r"(\rconverting [^\r]*){3}\r")
+        t.type("\x03")
+        assert t.finish() == 130
+        lines = [line for line in t.text.split("\r") if line.startswith("converting")]
+        assert {len(line) for line in lines[1:]} == {29}  # the first may have been before
+
+
 def test_chat(terminal, home):
     with terminal("run", "demo") as t:
         t.wait(PROMPT)
