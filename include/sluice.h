@@ -337,7 +337,8 @@ SL_PUBLIC sl_status sl_logits(sl_session *session, const uint32_t *tokens, size_
                               const sl_sink *logits, const sl_sink *hidden, sl_error *err);
 
 /* Remove a store or an unfinished conversion: only files that a conversion makes; anything else in the
- * folder is left, and then the folder too (SL_ERR_EXISTS, naming what is left). */
+ * folder is left, and then the folder too (SL_ERR_EXISTS, naming what is left). A symbolic link is refused
+ * before anything is removed (SL_ERR_EXISTS). */
 SL_PUBLIC sl_status sl_model_remove(const char *path, sl_error *err);
 
 /* The machine as the engine sees it, for people or as JSON; path names the drive (a model or folder). */

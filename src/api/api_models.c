@@ -98,7 +98,8 @@ sl_model_kind sl_model_kind_of(const char *path) {
         return SL_MODEL_NONE;
     if (ends_with(path, ".partial") && has_file(path, SL_JOURNAL_NAME))
         return SL_MODEL_PARTIAL;
-    if (has_file(path, SL_STORE_MANIFEST))
+    // Web projects have a manifest.json too.
+    if (has_file(path, SL_STORE_MANIFEST) && has_file(path, SL_STORE_TRUNK))
         return SL_MODEL_STORE;
     // What an interrupted removal leaves.
     if (is_kind(path, SL_STORE_EXPERTS, SL_PATH_FOLDER) && has_file(path, SL_STORE_TRUNK))
@@ -167,8 +168,15 @@ sl_status sl_model_remove(const char *path, sl_error *err) {
     if (kind != SL_MODEL_STORE && kind != SL_MODEL_PARTIAL)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "'%s' was not made by `sluice convert`: remove it by hand", path);
-    if ((st = sl_path_join(path, SL_STORE_EXPERTS, experts, sizeof(experts), err)))
+    // What a link leads to may have other names and other users.
+    bool link;
+    if ((st = sl_path_join(path, SL_STORE_EXPERTS, experts, sizeof(experts), err)) ||
+        (st = sl_path_is_link(path, &link, err)) ||
+        (!link && (st = sl_path_is_link(experts, &link, err))))
         return st;
+    if (link)
+        return sl_fail(err, SL_ERR_EXISTS,
+                       "'%s' is a symbolic link, or its experts are: remove links by hand", path);
     // The manifest goes first: what is left after an interruption is no model any more, and is recognised as
     // the rest of one.
     char manifest[SL_PATH_MAX];

@@ -29,10 +29,73 @@ typedef struct conversion {
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
+// Names that a conversion makes in its folder, and in the one of the experts.
+static bool is_ours(const char *name) {
+    static const char *const names[] = {SL_STORE_MANIFEST, SL_STORE_TRUNK,   SL_STORE_EMBED,
+                                        SL_STORE_TEXT,     SL_STORE_EXPERTS, SL_STORE_SUMS,
+                                        SL_JOURNAL_NAME};
+    for (size_t i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_expert_file(const char *name) {
+    size_t digits = strspn(name, "0123456789");
+    return digits >= 3 && strcmp(name + digits, ".bin") == 0;
+}
+
+static sl_status holds_only(const char *folder, bool (*ours)(const char *name), sl_error *err) {
+    sl_buf names;
+    uint32_t n;
+    sl_buf_init(&names);
+    sl_status st = sl_folder_list(folder, &names, &n, err);
+    if (st == SL_OK) {
+        const char *p = names.data;
+        for (uint32_t i = 0; i < n && st == SL_OK; i++, p += strlen(p) + 1)
+            if (!ours(p))
+                st = sl_fail(err, SL_ERR_EXISTS,
+                             "'%.200s' holds '%.100s', which no conversion made: remove it first",
+                             folder, p);
+    }
+    sl_buf_deinit(&names);
+    return st;
+}
+
+// What is replaced is removed with all that it holds: it must be a model, and nothing else.
+static sl_status check_replaced(const char *dst, sl_error *err) {
+    static const char *const needed[] = {SL_STORE_MANIFEST, SL_STORE_TRUNK};
+    sl_path_info info;
+    char path[SL_PATH_MAX];
+    bool link;
+    sl_status st;
+    for (size_t i = 0; i < SL_COUNT(needed); i++) {
+        if ((st = sl_path_join(dst, needed[i], path, sizeof(path), err)) ||
+            (st = sl_path_stat(path, &info, err)))
+            return st;
+        if (info.kind != SL_PATH_FILE)
+            return sl_fail(
+                err, SL_ERR_EXISTS,
+                "'%.200s' is there already and is not a converted model: it is not replaced", dst);
+    }
+    if ((st = sl_path_is_link(dst, &link, err)))
+        return st;
+    if (link)
+        return sl_fail(err, SL_ERR_EXISTS,
+                       "'%.200s' is a symbolic link: name the folder that it leads to", dst);
+    if ((st = holds_only(dst, is_ours, err)) ||
+        (st = sl_path_join(dst, SL_STORE_EXPERTS, path, sizeof(path), err)) ||
+        (st = sl_path_stat(path, &info, err)) || info.kind == SL_PATH_NONE ||
+        (st = sl_path_is_link(path, &link, err)))
+        return st;
+    if (link)
+        return sl_fail(err, SL_ERR_EXISTS, "'%.200s' is a symbolic link: remove it first", path);
+    return holds_only(path, is_expert_file, err);
+}
+
 static sl_status place(conversion *c, const char *dst, sl_error *err) {
     sl_status st;
     sl_path_info info;
-    char manifest[SL_PATH_MAX];
     if ((st = sl_path_trim(dst, c->dst, sizeof(c->dst), err)))
         return st;
     (void)snprintf(c->partial, sizeof(c->partial), "%s.partial", c->dst);
@@ -47,47 +110,16 @@ static sl_status place(conversion *c, const char *dst, sl_error *err) {
             err, SL_ERR_EXISTS,
             "'%.200s' is there already; choose another destination, or replace it with --force",
             c->dst);
-    if ((st = sl_path_join(c->dst, SL_STORE_MANIFEST, manifest, sizeof(manifest), err)) ||
-        (st = sl_path_stat(manifest, &info, err)))
-        return st;
-    if (info.kind != SL_PATH_FILE)
-        return sl_fail(err, SL_ERR_EXISTS,
-                       "'%.200s' is there already and is not a converted model: it is not replaced",
-                       c->dst);
     c->replaces = true;
-    return SL_OK;
-}
-
-// Names that a conversion makes in its folder.
-static bool is_ours(const char *name) {
-    static const char *const names[] = {SL_STORE_MANIFEST, SL_STORE_TRUNK,   SL_STORE_EMBED,
-                                        SL_STORE_TEXT,     SL_STORE_EXPERTS, SL_STORE_SUMS,
-                                        SL_JOURNAL_NAME};
-    for (size_t i = 0; i < SL_COUNT(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
+    return check_replaced(c->dst, err);
 }
 
 // The folder to work in holds nothing but what an earlier conversion left.
 static sl_status claim_partial(conversion *c, sl_error *err) {
-    sl_buf names;
-    uint32_t n;
     char experts[SL_PATH_MAX];
     sl_status st;
-    if ((st = sl_folder_make(c->partial, err)))
-        return st;
-    sl_buf_init(&names);
-    if ((st = sl_folder_list(c->partial, &names, &n, err)) == SL_OK) {
-        const char *p = names.data;
-        for (uint32_t i = 0; i < n && st == SL_OK; i++, p += strlen(p) + 1)
-            if (!is_ours(p))
-                st = sl_fail(err, SL_ERR_EXISTS,
-                             "'%.200s' holds '%.100s', which no conversion made: remove it first",
-                             c->partial, p);
-    }
-    sl_buf_deinit(&names);
-    if (st || (st = sl_path_join(c->partial, SL_STORE_EXPERTS, experts, sizeof(experts), err)))
+    if ((st = sl_folder_make(c->partial, err)) || (st = holds_only(c->partial, is_ours, err)) ||
+        (st = sl_path_join(c->partial, SL_STORE_EXPERTS, experts, sizeof(experts), err)))
         return st;
     return sl_folder_make(experts, err);
 }

@@ -44,6 +44,22 @@ static sl_status put_path(char *out, size_t cap, int n, sl_error *err) {
     return SL_OK;
 }
 
+sl_status sl_path_is_link(const char *path, bool *out, sl_error *err) {
+    char name[SL_PATH_MAX];
+    struct stat s;
+    *out = false;
+    sl_status st = sl_path_trim(path, name, sizeof(name), err);
+    if (st)
+        return st;
+    if (lstat(name, &s)) {
+        if (errno == ENOENT || errno == ENOTDIR)
+            return SL_OK;
+        return sl_fail_errno(err, SL_ERR_IO, errno, "'%s'", path);
+    }
+    *out = S_ISLNK(s.st_mode);
+    return SL_OK;
+}
+
 sl_status sl_path_join(const char *folder, const char *name, char *out, size_t cap, sl_error *err) {
     size_t n = strlen(folder);
     const char *slash = *name && n && folder[n - 1] != '/' ? "/" : "";

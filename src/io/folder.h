@@ -25,6 +25,9 @@ typedef struct sl_path_info {
 
 /* A path that is not there is SL_PATH_NONE, no error. Errors: SL_ERR_IO. */
 SL_MUST_USE sl_status sl_path_stat(const char *path, sl_path_info *out, sl_error *err);
+/* Is the name itself a symbolic link, wherever it leads? Slashes at its end do not count. A path that is
+ * not there is none. Errors: SL_ERR_IO, SL_ERR_ARGUMENT. */
+SL_MUST_USE sl_status sl_path_is_link(const char *path, bool *out, sl_error *err);
 /* folder/name into out; name may be "". Errors: SL_ERR_ARGUMENT when it is longer than cap. */
 SL_MUST_USE sl_status sl_path_join(const char *folder, const char *name, char *out, size_t cap,
                                    sl_error *err);

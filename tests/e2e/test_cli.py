@@ -183,6 +183,25 @@ def test_logits(cli, tmp_path):
     assert r.returncode == 2 and not list(tmp_path.glob("none*"))
 
 
+def test_logits_into_what_is_no_file(cli, tmp_path):
+    """Devices, pipes and links are written to; a file in their place would break the machine."""
+    ids, target, link, pipe = (tmp_path / name for name in ("ids", "target", "link", "pipe"))
+    ids.write_text("1 2 3")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert cli("logits", "demo", "--tokens", ids, "--out", link, "-q").returncode == 0
+        assert link.is_symlink() and target.stat().st_size == 3 * 8192 * 4
+        ids.write_text("1")
+        assert cli("logits", "demo", "--tokens", ids, "--out", pipe, "-q").returncode == 0
+        assert pipe.is_fifo() and os.read(reader, 8192 * 4) == target.read_bytes()[:8192 * 4]
+    finally:
+        os.close(reader)
+    r = cli("logits", "demo", "--tokens", ids, "--out", target, "--hidden", target)
+    assert r.returncode == 2 and "two" in r.stderr
+
+
 def test_show_verify_doctor_ls(cli):
     assert cli("show", "demo").returncode == 0 and json.loads(cli("show", "demo", "--json").stdout)
     assert cli("verify", "demo").returncode == 0 and json.loads(cli("verify", "demo", "--json").stdout)["ok"]
@@ -215,6 +234,14 @@ def test_convert_from_start_to_removal(cli, home):
     assert cli("rm", "second").returncode == 2
     assert cli("rm", "second", "--yes").returncode == 0 and not (home / "models" / "second").exists()
     assert cli("rm", DEMO, "--yes").returncode == 4 and DEMO.exists()  # not ours
+    for name in ("demo", home / "models" / "demo"):  # a link: what it leads to stays whole
+        r = cli("rm", name, "--yes")
+        assert r.returncode == 1 and "symbolic link" in r.stderr
+        assert cli("verify", "demo").returncode == 0
+    web = home / "web"  # a project that has a manifest.json of its own
+    web.mkdir()
+    (web / "manifest.json").write_text("{}")
+    assert cli("rm", web, "--yes").returncode == 4 and (web / "manifest.json").exists()
     assert cli("convert", home).returncode == 4
 
 

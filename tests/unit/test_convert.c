@@ -565,6 +565,20 @@ static void destinations_are_protected(void **state) {
     test_file_write(in(other, "thesis.txt"), "x", 1);
     convert_fails(src, other, &force, SL_ERR_EXISTS, "not a converted model");
     assert_int_equal(access(in(other, "thesis.txt"), F_OK), 0);
+    // A manifest.json alone is somebody's web project, and what lies in a model may be notes.
+    test_file_write(in(other, "manifest.json"), "{}", 2);
+    convert_fails(src, other, &force, SL_ERR_EXISTS, "not a converted model");
+    assert_int_equal(access(in(other, "manifest.json"), F_OK), 0);
+    test_file_write(in(dst, "notes.txt"), "x", 1);
+    convert_fails(src, dst, &force, SL_ERR_EXISTS, "notes.txt");
+    assert_int_equal(unlink(in(dst, "notes.txt")), 0);
+    test_file_write(in(dst, "experts/notes.txt"), "x", 1);
+    convert_fails(src, dst, &force, SL_ERR_EXISTS, "notes.txt");
+    assert_int_equal(unlink(in(dst, "experts/notes.txt")), 0);
+    const char *link = test_scratch_path("link");
+    assert_int_equal(symlink(dst, link), 0);
+    convert_fails(src, link, &force, SL_ERR_EXISTS, "symbolic link");
+    convert_ok(src, dst, &force);
     assert_int_equal(mkdir(test_scratch_path("foreign.partial"), 0777), 0);
     test_file_write(test_scratch_path("foreign.partial/thesis.txt"), "x", 1);
     convert_fails(src, test_scratch_path("foreign"), NULL, SL_ERR_EXISTS, "thesis.txt");
