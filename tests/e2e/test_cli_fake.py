@@ -493,11 +493,11 @@ def test_progress_fits_a_narrow_window(terminal, home):
     (checkpoint / "slow").write_text("")
     with terminal("convert", str(checkpoint)) as t:
         t.resize(24, 30)
-        t.wait(r"(\rconverting [^\r]*){3}\r")
+        end = t.wait(r"(\rconverting [^\r]*){3}\r")
+        lines = [line for line in t.text[:end].split("\r") if line.startswith("converting")]
+        assert {len(line) for line in lines[1:]} == {29}  # the first may have been before
         t.type("\x03")
         assert t.finish() == 130
-        lines = [line for line in t.text.split("\r") if line.startswith("converting")]
-        assert {len(line) for line in lines[1:]} == {29}  # the first may have been before
 
 
 def test_chat(terminal, home):
