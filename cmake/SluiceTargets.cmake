@@ -7,6 +7,8 @@ target_compile_options(sl_options INTERFACE
   -ffp-contract=off -fno-math-errno -fno-trapping-math
   $<$<BOOL:${SL_WERROR}>:-Werror> $<$<BOOL:${SL_NATIVE}>:-march=native>)
 target_include_directories(sl_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+# A library that ends up unused costs pages of every budget.
+target_link_options(sl_options INTERFACE LINKER:--as-needed)
 target_compile_definitions(sl_options INTERFACE $<$<BOOL:${SL_SEAL_TRAP}>:SL_SEAL_TRAP>
   SL_VERSION="${PROJECT_VERSION}")
 if(SL_SANITIZE)
@@ -43,7 +45,7 @@ function(sl_test name)
     target_link_libraries(${name} PRIVATE sl_${m})
   endforeach()
   target_link_libraries(${name} PRIVATE sl_options Threads::Threads
-    $<$<NOT:$<BOOL:${T_PLAIN}>>:cmocka> ${T_LIBS})
+    $<$<NOT:$<BOOL:${T_PLAIN}>>:cmocka> ${T_LIBS} m)
   target_compile_definitions(${name} PRIVATE SL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     SL_MODELS_DIR="${PROJECT_SOURCE_DIR}/models" SL_TEST_SCRATCH="${CMAKE_CURRENT_BINARY_DIR}")
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
