@@ -115,25 +115,34 @@ SL_INLINE void l_tree4(float *out, const lanes v[4]) {
     }
 }
 
+/* vcvt depends on FPCR.AHP. Exponent and fraction in their new place make a float that is 2^112 too
+ * small, subnormals included; infinities and NaNs get the exponent that is theirs. */
+SL_INLINE float32x4_t l_widen_f16(uint16x4_t halves) {
+    const uint32x4_t h = vmovl_u16(halves);
+    const uint32x4_t magnitude = vshlq_n_u32(vandq_u32(h, vdupq_n_u32(0x7fff)), 13);
+    const uint32x4_t sign = vshlq_n_u32(vandq_u32(h, vdupq_n_u32(0x8000)), 16);
+    const uint32x4_t special =
+        vandq_u32(vcgeq_u32(magnitude, vdupq_n_u32(0x7c00u << 13)), vdupq_n_u32(0x7f800000));
+    const float32x4_t f = vmulq_f32(vreinterpretq_f32_u32(magnitude), vdupq_n_f32(0x1p112f));
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(f), vorrq_u32(sign, special)));
+}
+
 SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     if (dtype == SL_DTYPE_F32) {
         return l_load_part((const float *)p + at, n);
     }
     uint16_t part[SL_LANES] = {0};
     memcpy(part, (const char *)p + at * 2, n * sizeof(uint16_t));
+    const uint16x8_t lo = vld1q_u16(part);
+    const uint16x8_t hi = vld1q_u16(part + 8);
     if (dtype == SL_DTYPE_BF16) {
-        const uint16x8_t lo = vld1q_u16(part);
-        const uint16x8_t hi = vld1q_u16(part + 8);
         return (lanes){{vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(lo), 16)),
                         vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(lo), 16)),
                         vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(hi), 16)),
                         vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(hi), 16))}};
     }
-    float wide[SL_LANES]; // vcvt depends on FPCR.AHP
-    for (uint32_t i = 0; i < SL_LANES; i++) {
-        wide[i] = sl__widen_f16(part[i]);
-    }
-    return l_load(wide);
+    return (lanes){{l_widen_f16(vget_low_u16(lo)), l_widen_f16(vget_high_u16(lo)),
+                    l_widen_f16(vget_low_u16(hi)), l_widen_f16(vget_high_u16(hi))}};
 }
 
 SL_INLINE lanes l_spread(const float *s, uint32_t group) {

@@ -3,7 +3,10 @@
 #include "kernels/lanes/table.h"
 #include "kernels/arm/arm.h"
 
+LANES_PRODUCT(q4, LANES_Q4, 4)
+
 void sl__neon_table(sl_kernels *k) {
     lanes_table(k);
+    k->product[SL_DTYPE_Q4] = lanes_product_q4;
     k->level = "neon";
 }

@@ -1,31 +1,21 @@
 /* Products of every weight type, one row and one tile of columns at a time. Where a type is worth a
- * shape of its own (4 bits), an instruction set's product_q4_*.c replaces this one. */
+ * shape of its own (4 bits), an instruction set may have a product_q4_*.c instead. */
 #ifndef SL_KERNELS_LANES_PRODUCT_H
 #define SL_KERNELS_LANES_PRODUCT_H
 
 #include "kernels/lanes/tiles.h"
 
+/* How a type's weights are laid out. The widths that are no power of two, and 2 bits, share one piece of
+ * code; program pages count against every budget. */
+typedef enum lanes_layout { LANES_F32, LANES_BF16, LANES_Q4, LANES_Q8, LANES_ODD } lanes_layout;
+
+SL_INLINE bool lanes_affine(lanes_layout layout) {
+    return layout >= LANES_Q4;
+}
+
 /* The bytes of one block of a row: 16 lanes of 8 elements. */
-SL_INLINE size_t lanes_block_bytes(sl_dtype dtype) {
-    switch (dtype) {
-    case SL_DTYPE_F32:
-        return 4 * SL_BLOCK;
-    case SL_DTYPE_F16:
-    case SL_DTYPE_BF16:
-        return 2 * SL_BLOCK;
-    case SL_DTYPE_Q2:
-        return 2 * SL_LANES;
-    case SL_DTYPE_Q3:
-        return 3 * SL_LANES;
-    case SL_DTYPE_Q4:
-        return 4 * SL_LANES;
-    case SL_DTYPE_Q5:
-        return 5 * SL_LANES;
-    case SL_DTYPE_Q6:
-        return 6 * SL_LANES;
-    default:
-        return 8 * SL_LANES;
-    }
+SL_INLINE size_t lanes_block_bytes(unsigned bits) {
+    return (size_t)bits * SL_LANES;
 }
 
 /* The code of `bits` bits at bit `at` of each word, centred: with the exponent of 2^(23 - at) above
@@ -38,10 +28,11 @@ SL_INLINE lanes lanes_code(words w, unsigned bits, unsigned at) {
 }
 
 /* w[j], lane i: weight (dense) or centred code (affine) of input 8i + j of a block. */
-SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w[8]) {
+SL_INLINE void lanes_weights(const unsigned char *block, lanes_layout layout, unsigned bits,
+                             lanes w[8]) {
     words raw[8];
-    switch (dtype) {
-    case SL_DTYPE_F32:
+    switch (layout) {
+    case LANES_F32:
         w_deal4(block, 32, raw);
         w_deal4(block + 16, 32, raw + 4);
         SL_UNROLL
@@ -49,7 +40,7 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
             w[j] = l_bits(raw[j]);
         }
         return;
-    case SL_DTYPE_BF16:
+    case LANES_BF16:
         w_deal4(block, 16, raw);
         SL_UNROLL
         for (int t = 0; t < 4; t++) {
@@ -57,7 +48,7 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
             w[2 * t + 1] = l_bits(w_and(raw[t], w_set1(0xffff0000u)));
         }
         return;
-    case SL_DTYPE_Q4:
+    case LANES_Q4:
         raw[0] = w_load(block);
         raw[1] = w_shr(raw[0], 20);
         SL_UNROLL
@@ -65,7 +56,7 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
             w[j] = j < 5 ? lanes_code(raw[0], 4, 4 * j) : lanes_code(raw[1], 4, 4 * (j - 5));
         }
         return;
-    case SL_DTYPE_Q8:
+    case LANES_Q8:
         w_deal2(block, raw);
         SL_UNROLL
         for (int t = 0; t < 2; t++) {
@@ -76,8 +67,7 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
             w[4 * t + 3] = lanes_code(upper, 8, 8);
         }
         return;
-    default: { // 2, 3, 5, 6 bits: a lane's eight codes begin its eight bytes; four of them fill a word
-        const unsigned bits = (unsigned)lanes_block_bytes(dtype) / SL_LANES;
+    case LANES_ODD: // a lane's eight codes begin its eight bytes; four of them fill a word
         w_bytes8(block, bits, raw);
         raw[1] =
             w_keep_or(w_shl(raw[1], 32 - 4 * (int)bits), w_set1(~0u), w_shr(raw[0], 4 * (int)bits));
@@ -88,14 +78,11 @@ SL_INLINE void lanes_weights(const unsigned char *block, sl_dtype dtype, lanes w
         }
         return;
     }
-    }
 }
 
 /* Bytes that lanes_weights reads for one block: of odd widths, the last lane's eight. */
-SL_INLINE size_t lanes_block_reach(sl_dtype dtype) {
-    const size_t bytes = lanes_block_bytes(dtype);
-    const size_t lane = bytes / SL_LANES;
-    return lane == 2 || lane == 3 || lane == 5 || lane == 6 ? bytes - lane + 8 : bytes;
+SL_INLINE size_t lanes_block_reach(lanes_layout layout, unsigned bits) {
+    return lanes_block_bytes(bits) + (layout == LANES_ODD ? 8 - bits : 0);
 }
 
 /* p[c] = the chained products of a block with each of n columns. */
@@ -132,11 +119,12 @@ SL_INLINE void lanes_biases(const sl_matrix *w, size_t row_groups, uint32_t n_gr
 
 /* One row with the n columns of a tile. Scales are widened for 16 groups at a time. */
 SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
-                         const float *group_sums, sl_dtype dtype, int n, float y[SL_TILE]) {
+                         const float *group_sums, lanes_layout layout, unsigned bits, int n,
+                         float y[SL_TILE]) {
     const uint32_t n_inputs = w->shape.cols;
     const uint32_t group = w->shape.group;
-    const size_t block_bytes = lanes_block_bytes(dtype);
-    const bool affine = dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_BF16;
+    const size_t block_bytes = lanes_block_bytes(bits);
+    const bool affine = lanes_affine(layout);
     const uint32_t n_groups = affine ? n_inputs / group : 0;
     const uint32_t groups_per_block = affine ? SL_BLOCK / group : 0;
     const size_t row_groups = (size_t)row * n_groups;
@@ -146,7 +134,7 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     float scales[SL_LANES + 4] = {0.0f}; // l_spread may look at four from any of the 16
     lanes a[SL_TILE];
     if (affine) {
-        const float centre = (float)(1u << (block_bytes / SL_LANES - 1));
+        const float centre = (float)(1u << (bits - 1));
         lanes_biases(w, row_groups, n_groups, centre, group_sums, sl_group_stride(n_inputs, group),
                      n, a);
     } else {
@@ -158,14 +146,13 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
         const uint32_t left = n_inputs - b * SL_BLOCK;
         const unsigned char *block = codes + (size_t)b * block_bytes;
+        unsigned char last[4 * SL_BLOCK];
         lanes weights[8], p[SL_TILE];
-        if ((size_t)b * block_bytes + lanes_block_reach(dtype) <= codes_left) {
-            lanes_weights(block, dtype, weights);
-        } else { // the matrix ends here
-            unsigned char last[4 * SL_BLOCK] = {0};
-            memcpy(last, block, codes_left - (size_t)b * block_bytes);
-            lanes_weights(last, dtype, weights);
+        if ((size_t)b * block_bytes + lanes_block_reach(layout, bits) > codes_left) {
+            memset(last, 0, sizeof(last)); // the matrix ends here
+            block = memcpy(last, block, codes_left - (size_t)b * block_bytes);
         }
+        lanes_weights(block, layout, bits, weights);
         if (left < SL_BLOCK) { // what was read past the row's end is the next row, or the end: +0
             SL_UNROLL
             for (uint32_t j = 0; j < 8; j++) {
@@ -198,15 +185,16 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
 }
 
 SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
-                          const sl_columns *x, uint32_t column, sl_dtype dtype, int n, float *y,
-                          size_t y_stride) {
+                          const sl_columns *x, uint32_t column, lanes_layout layout, unsigned bits,
+                          int n, float *y, size_t y_stride) {
     const float *tile = x->xp + column * sl_pack_floats(x->n_inputs);
-    const bool affine = dtype != SL_DTYPE_F32 && dtype != SL_DTYPE_BF16;
     const float *sums =
-        affine ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group) : NULL;
+        lanes_affine(layout)
+            ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group)
+            : NULL;
     for (uint32_t row = row_begin; row < row_end; row++) {
         float out[SL_TILE];
-        lanes_row(w, row, tile, sums, dtype, n, out);
+        lanes_row(w, row, tile, sums, layout, bits, n, out);
         for (int c = 0; c < n; c++) {
             y[(column + (unsigned)c) * y_stride + row] = out[c];
         }
@@ -214,28 +202,26 @@ SL_INLINE void lanes_tile(const sl_matrix *w, uint32_t row_begin, uint32_t row_e
 }
 
 SL_INLINE void lanes_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
-                             const sl_columns *x, float *y, size_t y_stride, sl_dtype dtype) {
-    const size_t row_bytes = (size_t)w->shape.cols * lanes_block_bytes(dtype) / SL_BLOCK;
+                             const sl_columns *x, float *y, size_t y_stride, lanes_layout layout,
+                             unsigned bits) {
+    const size_t row_bytes = (size_t)w->shape.cols * lanes_block_bytes(bits) / SL_BLOCK;
     const uint32_t panel = sl_panel_rows(row_bytes, 1);
     sl_prefetch_rows(w, row_begin, row_bytes);
-#define TILE(begin, end, column, n) lanes_tile(w, begin, end, x, column, dtype, n, y, y_stride)
+#define TILE(begin, end, column, n)                                                                \
+    lanes_tile(w, begin, end, x, column, layout, bits, n, y, y_stride)
     SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
 #undef TILE
 }
 
-#define LANES_PRODUCT(name, dtype)                                                                 \
+/* The table's entry for a layout; `bits` may look at w. */
+#define LANES_PRODUCT(name, layout, bits)                                                          \
     static void lanes_product_##name(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,     \
                                      const sl_columns *x, float *y, size_t y_stride) {             \
-        lanes_product(w, row_begin, row_end, x, y, y_stride, dtype);                               \
+        lanes_product(w, row_begin, row_end, x, y, y_stride, layout, bits);                        \
     }
-LANES_PRODUCT(f32, SL_DTYPE_F32)
-LANES_PRODUCT(bf16, SL_DTYPE_BF16)
-LANES_PRODUCT(q2, SL_DTYPE_Q2)
-LANES_PRODUCT(q3, SL_DTYPE_Q3)
-LANES_PRODUCT(q4, SL_DTYPE_Q4)
-LANES_PRODUCT(q5, SL_DTYPE_Q5)
-LANES_PRODUCT(q6, SL_DTYPE_Q6)
-LANES_PRODUCT(q8, SL_DTYPE_Q8)
-#undef LANES_PRODUCT
+LANES_PRODUCT(f32, LANES_F32, 32)
+LANES_PRODUCT(bf16, LANES_BF16, 16)
+LANES_PRODUCT(q8, LANES_Q8, 8)
+LANES_PRODUCT(odd, LANES_ODD, sl_dtype_bits(w->shape.dtype))
 
 #endif

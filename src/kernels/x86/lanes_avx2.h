@@ -103,6 +103,19 @@ SL_INLINE void l_tree4(float *out, const lanes v[4]) {
 SL_INLINE __m256 l_widen_bf16(__m128i halves) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
+/* F16C is not part of the level. Exponent and fraction in their new place make a float that is 2^112 too
+ * small, subnormals included; infinities and NaNs get the exponent that is theirs. */
+SL_INLINE __m256 l_widen_f16(__m128i halves) {
+    const __m256i h = _mm256_cvtepu16_epi32(halves);
+    const __m256i magnitude = _mm256_slli_epi32(_mm256_and_si256(h, _mm256_set1_epi32(0x7fff)), 13);
+    const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(h, _mm256_set1_epi32(0x8000)), 16);
+    const __m256i last_finite = _mm256_set1_epi32((0x7c00 << 13) - 1);
+    const __m256i special =
+        _mm256_and_si256(_mm256_cmpgt_epi32(magnitude, last_finite), _mm256_set1_epi32(0x7f800000));
+    const __m256 f = _mm256_mul_ps(_mm256_castsi256_ps(magnitude), _mm256_set1_ps(0x1p112f));
+    return _mm256_or_ps(f, _mm256_castsi256_ps(_mm256_or_si256(sign, special)));
+}
+
 /* n 16-bit elements, 1 <= n <= 16, then zeros: dwords are loaded under a mask, and the last element,
  * which may be half a dword, is put in by itself. */
 SL_INLINE __m256i w_load_halves(const char *p, uint32_t n) {
@@ -124,13 +137,8 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
         return (lanes){l_widen_bf16(_mm256_castsi256_si128(halves)),
                        l_widen_bf16(_mm256_extracti128_si256(halves, 1))};
     }
-    uint16_t narrow[16]; // F16C is not part of the level
-    float wide[16];
-    _mm256_storeu_si256((__m256i *)narrow, halves);
-    for (int i = 0; i < 16; i++) {
-        wide[i] = sl__widen_f16(narrow[i]);
-    }
-    return l_load(wide);
+    return (lanes){l_widen_f16(_mm256_castsi256_si128(halves)),
+                   l_widen_f16(_mm256_extracti128_si256(halves, 1))};
 }
 
 SL_INLINE lanes l_spread(const float *s, uint32_t group) {
