@@ -1,7 +1,7 @@
 /* Sluice: Mixture-of-Experts language models inside a memory budget.
  *
  * The whole public face. Three sections: the engine (plan, open, session, generate, telemetry), model
- * tools (convert, show, verify, logits, probe) and text tools (tokenize, chat template).
+ * tools (convert, show, verify, logits, remove, doctor) and text tools (tokenize, chat template).
  *
  * Conventions
  * - Functions that can fail return an sl_status and fill a caller-owned sl_error (sluice/status.h; may

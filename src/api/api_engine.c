@@ -43,6 +43,9 @@ sl_status sl__api_setup(const sl_engine_options *o, sl_engine_setup *out, sl_err
     out->reader_given = o->io != SL_IO_AUTO;
     out->reader = o->io == SL_IO_URING ? SL_READER_URING : SL_READER_PREAD;
     out->cpu = sl_cpu_level_best();
+    if ((unsigned)o->scope > SL_SCOPE_PROCESS || (unsigned)o->io > SL_IO_PREAD)
+        return sl_fail(err, SL_ERR_ARGUMENT, "scope %d, io %d: not one of sl_scope, sl_io",
+                       (int)o->scope, (int)o->io);
     if (o->n_threads > SL_POOL_THREADS_MAX)
         return sl_fail(err, SL_ERR_ARGUMENT, "%u threads: at most %u", o->n_threads,
                        SL_POOL_THREADS_MAX);

@@ -294,6 +294,10 @@ static void no_allocation_after_open(void **state) {
     o.n_threads = 2;
     o.chunk = 64;
     uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+    sl_engine *none;
+    sl_error err;
+    o.io = (sl_io)7;
+    assert_int_equal(sl_engine_open(demo_store(), &o, NULL, &none, &err), SL_ERR_ARGUMENT);
     o.io = SL_IO_PREAD;
     whole_chat(demo_smallest(&o), SL_IO_PREAD, "pread");
     whole_chat((floor + top) / 2, SL_IO_URING, "io_uring");
