@@ -394,12 +394,12 @@ static sl_status check_space(conversion *c, sl_error *err) {
     if ((st = sl_path_free_bytes(c->partial, &room, err)))
         return st;
     if (needed + SPACE_SPARE > have + room)
-        return sl_fail(
-            err, SL_ERR_IO,
-            "not enough space: the store takes %llu bytes (%llu are there already), %llu are free "
-            "at '%.150s'",
-            (unsigned long long)(needed + SPACE_SPARE), (unsigned long long)have,
-            (unsigned long long)room, c->parent);
+        return sl_fail(err, SL_ERR_IO,
+                       "not enough space: the store takes %llu bytes (%llu are there already) and "
+                       "%llu more are "
+                       "to stay free, %llu are free at '%.150s'",
+                       (unsigned long long)needed, (unsigned long long)have,
+                       (unsigned long long)SPACE_SPARE, (unsigned long long)room, c->parent);
     return SL_OK;
 }
 
