@@ -52,6 +52,19 @@ static uint64_t budget_of(uint32_t part) {
     return floor + (top - floor) * part / 16;
 }
 
+/* The smallest budget, in steps of 64 KiB, at which so many experts stay. */
+static uint64_t budget_with_hot(uint32_t hot_slots, sl_io io) {
+    sl_engine_options o = options_of(0, io);
+    sl_plan_info plan;
+    sl_error err;
+    o.mem_bytes = demo_smallest(&o);
+    do {
+        o.mem_bytes += 64 * SL_KIB;
+        demo_check(sl_plan(demo_store(), &o, false, &plan, &err), &err);
+    } while (plan.hot_slots < hot_slots);
+    return o.mem_bytes;
+}
+
 static sl_status try_open(const char *store, uint64_t mem, sl_io io, opened *out, sl_error *err) {
     sl_engine_options o = options_of(mem, io);
     memset(out, 0, sizeof(*out));
@@ -195,8 +208,8 @@ static void reads_with_a_hot_tier(void **state) {
     for (uint32_t k = 0; k < SL_COUNT(ios); k++) {
         seen s;
         // Fewer slots than the tokens' experts: each round reads some.
-        opened x = open_at(demo_store(), budget_of(2), ios[k]);
-        assert_true(x.engine->plan.hot_slots > 0 && x.engine->plan.hot_slots < 100);
+        opened x = open_at(demo_store(), budget_with_hot(20, ios[k]), ios[k]);
+        assert_in_range(x.engine->plan.hot_slots, 20, 60);
         (void)sweep(&x, 1, &s);
         assert_true(s.n_experts > 0);
         sl_engine_close(x.engine);
@@ -206,7 +219,7 @@ static void reads_with_a_hot_tier(void **state) {
 /* One inverted bit in a record: the checksum tells. Strips and rows have theirs compared at open. */
 static void damaged_records(void **state) {
     (void)state;
-    opened x = open_at(demo_store(), budget_of(3), SL_IO_PREAD);
+    opened x = open_at(demo_store(), budget_with_hot(30, SL_IO_PREAD), SL_IO_PREAD);
     sl_hash128 expected, got;
     sl_error err;
     uint32_t n_found = 0;
