@@ -144,21 +144,17 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
         }
     }
     for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
-        const uint32_t left = n_inputs - b * SL_BLOCK;
         const unsigned char *block = codes + (size_t)b * block_bytes;
         unsigned char last[4 * SL_BLOCK];
         lanes weights[8], p[SL_TILE];
-        if ((size_t)b * block_bytes + lanes_block_reach(layout, bits) > codes_left) {
-            memset(last, 0, sizeof(last)); // the matrix ends here
-            block = memcpy(last, block, codes_left - (size_t)b * block_bytes);
+        // Affine blocks may read on into the next row, whose codes meet inputs and scales of +0.
+        const size_t block_end = (size_t)b * block_bytes + lanes_block_reach(layout, bits);
+        const size_t readable = affine ? codes_left : row_bytes;
+        if (block_end > readable) {
+            memset(last, 0, sizeof(last));
+            block = memcpy(last, block, readable - (size_t)b * block_bytes);
         }
         lanes_weights(block, layout, bits, weights);
-        if (left < SL_BLOCK) { // what was read past the row's end is the next row, or the end: +0
-            SL_UNROLL
-            for (uint32_t j = 0; j < 8; j++) {
-                weights[j] = l_first((left + 7 - j) / 8, weights[j], l_zero());
-            }
-        }
         lanes_block_products(weights, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, p);
         if (affine) {
             const uint32_t g = b * groups_per_block;
@@ -180,6 +176,9 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     }
     SL_UNROLL
     for (int c = 0; c < n; c++) {
+        if (affine && n_inputs % SL_BLOCK != 0) { // lanes without inputs add +0, whatever was read
+            a[c] = l_first(n_inputs % SL_BLOCK / 8, a[c], l_add(a[c], l_zero()));
+        }
         y[c] = l_tree(a[c]);
     }
 }
