@@ -283,6 +283,9 @@ static void missing_and_short_files_are_named(void **state) {
     test_file_write(in(dst, SL_STORE_MANIFEST), "", 0);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
     sl_store_close(&s);
+    // An empty manifest makes no model of a folder, and a conversion replaces models only.
+    assert_int_equal(unlink(in(dst, SL_STORE_MANIFEST)), 0);
+    assert_int_equal(rmdir(dst), 0);
     convert_golden("qwen3_5_moe-mlx4", dst);
     for (size_t i = 0; i < SL_COUNT(names); i++) {
         char *file = test_file_read(in(dst, names[i]), &n);
