@@ -607,6 +607,12 @@ sl_status sl_checkpoint_open(const char *path, const sl_checkpoint_options *opti
         st = sl_fail(err, SL_ERR_CORRUPT, "generation_config.json: expected an object");
         goto fail;
     }
+    // Open reads it from the store again: what it would refuse ends the conversion.
+    sl_store sampling = {0};
+    if ((st = sl_store_sampling_from_json(generation, &sampling, err))) {
+        st = sl_error_context(err, st, "generation_config.json");
+        goto fail;
+    }
     if ((st = sl_model_from_config(config, generation, &ck->model, notes, err)) ||
         (st = sl__quant_rule(config, NULL, &found, &rule, err)))
         goto fail;

@@ -54,7 +54,7 @@ static sl_status check_template(const sl_buf *source, sl_error *err) {
     sl_status st =
         sl_arena_map(&tree, "chat template", source->len * TEMPLATE_TREE_FACTOR + 64 * SL_KIB, err);
     if (st == SL_OK && (st = sl_template_parse(source->data, source->len, &tree, &parsed, err)))
-        st = sl_error_context(err, st, "chat template");
+        st = sl_error_context(err, st == SL_ERR_SYNTAX ? SL_ERR_CORRUPT : st, "chat template");
     sl_arena_unmap(&tree);
     return st;
 }
@@ -121,7 +121,7 @@ static sl_status compile_tokenizer(const char *folder, const sl_buf *config, sl_
     if (st == SL_OK && text.len &&
         (st = sl_tok_compile(text.data, text.len, config->len ? config->data : NULL, config->len,
                              blob, err)))
-        st = sl_error_context(err, st, "tokenizer.json");
+        st = sl_error_context(err, st == SL_ERR_SYNTAX ? SL_ERR_CORRUPT : st, "tokenizer.json");
     sl_buf_deinit(&text);
     return st;
 }

@@ -124,6 +124,10 @@ SL_MUST_USE sl_status sl_store_open(const char *path, sl_store_direct direct, sl
                                     sl_error *err);
 /* Accepts a zeroed struct. */
 void sl_store_close(sl_store *store);
+/* The sampling defaults in a generation_config.json; NULL has none. A value that makes no sense is an error
+ * (SL_ERR_CORRUPT): it would change every answer. */
+SL_MUST_USE sl_status sl_store_sampling_from_json(const sl_json *generation, sl_store *out,
+                                                  sl_error *err);
 
 /* NULL when the model has no such tensor. O(n_tensors). */
 const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role, uint32_t layer);

@@ -178,8 +178,7 @@ static sl_status read_stop_tokens(const sl_json *root, sl_model *m, sl_error *er
     return SL_OK;
 }
 
-/* Sampling defaults. A value that makes no sense counts as damage: it would change every answer. */
-static sl_status read_sampling(const sl_json *g, sl_store *s, sl_error *err) {
+sl_status sl_store_sampling_from_json(const sl_json *g, sl_store *s, sl_error *err) {
     const struct {
         const char *key;
         double min, max, *out;
@@ -187,16 +186,17 @@ static sl_status read_sampling(const sl_json *g, sl_store *s, sl_error *err) {
                    {"top_p", 0, 1, &s->top_p},
                    {"min_p", 0, 1, &s->min_p},
                    {"repetition_penalty", 1e-3, 100, &s->repeat_penalty}};
-    place p = {g, "generation_config", 0, err};
     for (size_t i = 0; i < SL_COUNT(numbers); i++) {
         const sl_json *v = sl_json_member_set(g, numbers[i].key);
         if (v && (!sl_json_double(v, numbers[i].out) || !(*numbers[i].out >= numbers[i].min) ||
                   *numbers[i].out > numbers[i].max))
-            return bad(&p, numbers[i].key, "a number in range");
+            return sl_fail(err, SL_ERR_CORRUPT, "%s: expected a number from %g to %g",
+                           numbers[i].key, numbers[i].min, numbers[i].max);
     }
     const sl_json *top_k = sl_json_member_set(g, "top_k");
     if (top_k && (!sl_json_int64(top_k, &s->top_k) || s->top_k < 0 || s->top_k > INT32_MAX))
-        return bad(&p, "top_k", "a whole number in range");
+        return sl_fail(err, SL_ERR_CORRUPT, "top_k: expected a whole number from 0 to %d",
+                       INT32_MAX);
     s->do_sample = sl_json_is(sl_json_member_set(g, "do_sample"), SL_JSON_TRUE);
     return SL_OK;
 }
@@ -275,7 +275,13 @@ sl_status sl__store_parse_manifest(const char *text, size_t len, const char *pat
     out->converter = keep_text(out, converter ? converter->text : "", converter_len);
     if ((st = read_hash(&(place){source, "source", 0, err}, "fingerprint", &out->source_hash)) ||
         (st = read_trunk(sl_json_member(root, "trunk"), out, err)) ||
-        (st = read_layouts(root, out, err)) || (st = read_sampling(generation, out, err)))
+        (st = read_layouts(root, out, err))) {
         sl_store_close(out);
-    return st;
+        return st;
+    }
+    if ((st = sl_store_sampling_from_json(generation, out, err))) {
+        sl_store_close(out);
+        return sl_error_context(err, st, "manifest.json: generation_config");
+    }
+    return SL_OK;
 }

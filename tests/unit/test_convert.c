@@ -376,10 +376,30 @@ static void templates_are_checked_at_conversion(void **state) {
     test_file_write(in(src, "chat_template.jinja"), bad, strlen(bad));
     sl_error err;
     sl_status st = convert(src, dst, NULL, NULL, &err);
-    assert_true(st == SL_ERR_UNSUPPORTED || st == SL_ERR_SYNTAX);
+    assert_int_equal(st, SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "line 2"));
     // Nothing was begun.
     assert_int_equal(access(dst, F_OK), -1);
+    test_file_write(in(src, "chat_template.jinja"), "{% for", 6);
+    convert_fails(src, dst, NULL, SL_ERR_CORRUPT, "chat template");
+}
+
+// What open would refuse, or what a damaged file holds, ends the conversion.
+static void damaged_texts_are_refused(void **state) {
+    (void)state;
+    const struct {
+        const char *folder, *file, *text, *says;
+    } cases[] = {
+        {"hot", "generation_config.json", "{\"temperature\": 1e300}", "temperature"},
+        {"all", "generation_config.json", "{\"top_k\": -1}", "top_k"},
+        {"cut", "tokenizer.json", "{\"model\": {", "tokenizer.json"},
+    };
+    for (size_t i = 0; i < SL_COUNT(cases); i++) {
+        const char *src = test_scratch_path(cases[i].folder);
+        link_demo(src, cases[i].file);
+        test_file_write(in(src, cases[i].file), cases[i].text, strlen(cases[i].text));
+        convert_fails(src, test_scratch_path("damaged"), NULL, SL_ERR_CORRUPT, cases[i].says);
+    }
 }
 
 /* ---- what is refused --------------------------------------------------------------------------- */
@@ -750,6 +770,7 @@ int main(void) {
         cmocka_unit_test(the_demo_brings_its_texts),
         cmocka_unit_test(the_tokenizers_end_token_stops),
         cmocka_unit_test(templates_are_checked_at_conversion),
+        cmocka_unit_test(damaged_texts_are_refused),
         cmocka_unit_test(odd_checkpoints_are_refused),
         cmocka_unit_test(numbers_that_are_not_finite_are_refused),
         cmocka_unit_test(other_formats_are_named),
