@@ -72,23 +72,43 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     }
 }
 
-/* Codes of half h of a block, their top bits flipped; words past the last input are eight centred 0. */
-SL_INLINE __m256i q4_load(const char *block, int h, uint32_t n_words) {
+/* Codes of half h of block b of each row, their top bits flipped; words past the last input are eight
+ * centred 0. */
+SL_INLINE void q4_codes(__m256i c[ROWS_MAX], const char *const rows[ROWS_MAX], int n_rows, size_t b,
+                        int h, uint32_t n_words) {
     const __m256i flip = _mm256_set1_epi32((int)0x88888888u);
+    const size_t at = b * 64 + 32 * (unsigned)h;
     if (n_words >= 16) {
-        return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(block + 32 * h)), flip);
+        SL_UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            c[r] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(rows[r] + at)), flip);
+        }
+        return;
     }
     const __m256i present = l_mask8((int32_t)n_words - 8 * h);
-    const __m256i codes = _mm256_maskload_epi32((const int *)(block + 32 * h), present);
-    return _mm256_and_si256(_mm256_xor_si256(codes, flip), present);
+    SL_UNROLL
+    for (int r = 0; r < n_rows; r++) {
+        const __m256i some = _mm256_maskload_epi32((const int *)(rows[r] + at), present);
+        c[r] = _mm256_and_si256(_mm256_xor_si256(some, flip), present);
+    }
 }
 
-/* Scales of half h from those of the block's groups. */
-SL_INLINE __m256 q4_scale(const float *s, int h, uint32_t group) {
+/* Scales of half h of a block of each row; chunk[r][g] is that of the block's first group. */
+SL_INLINE void q4_scales(__m256 scales[ROWS_MAX], float (*chunk)[SL_LANES + 4], int n_rows,
+                         uint32_t g, int h, uint32_t group) {
     if (group == 32) {
-        return _mm256_set_m128(_mm_set1_ps(s[2 * h + 1]), _mm_set1_ps(s[2 * h]));
+        SL_UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            const float *s = chunk[r] + g + 2 * h;
+            scales[r] = _mm256_set_m128(_mm_set1_ps(s[1]), _mm_set1_ps(s[0]));
+        }
+        return;
     }
-    return _mm256_broadcast_ss(s + (group == 64 ? h : 0));
+    const uint32_t at = group == 64 ? g + (unsigned)h : g;
+    SL_UNROLL
+    for (int r = 0; r < n_rows; r++) {
+        scales[r] = _mm256_broadcast_ss(chunk[r] + at);
+    }
 }
 
 /* Rows row .. row + n_rows - 1, at most `rows`; what is missing repeats the first and is dropped. */
@@ -124,6 +144,10 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
             }
         }
         SL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
+        }
+        SL_UNROLL
         for (int h = 0; h < 2; h++) {
             if (n_words <= 8 * (unsigned)h) { // nothing there: +0 is added, which ends a sum of -0
                 for (int i = 0; i < rows * n; i++) {
@@ -135,14 +159,8 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
             }
             __m256i c[ROWS_MAX];
             __m256 scales[ROWS_MAX];
-            SL_UNROLL
-            for (int r = 0; r < rows; r++) {
-                c[r] = q4_load(codes[r] + (size_t)b * 64, h, n_words);
-                scales[r] = q4_scale(chunk[r] + g % SL_LANES, h, group);
-                if (h == 0) {
-                    _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
-                }
-            }
+            q4_codes(c, codes, rows, b, h, n_words);
+            q4_scales(scales, chunk, rows, g % SL_LANES, h, group);
             q4_half(c, scales, rows, tile + (size_t)b * SL_BLOCK * (unsigned)n + 8 * h, n,
                     sums + 8 * h);
         }

@@ -18,8 +18,8 @@ SL_INLINE __m512 q4_code(__m512i word) {
 }
 
 /* One block: the tile's chains, then their turn in the sums. */
-SL_INLINE void q4_block(__m512i codes[ROWS], const __m512 scales[ROWS], const float *x, int n,
-                        float *sums) {
+SL_INLINE void q4_block(__m512i codes[ROWS], float (*chunk)[SL_LANES], __m512i groups,
+                        const float *x, int n, float *sums) {
     __m512 p[ROWS][SL_TILE];
     SL_UNROLL
     for (int j = 0; j < 8; j++) {
@@ -42,17 +42,19 @@ SL_INLINE void q4_block(__m512i codes[ROWS], const __m512 scales[ROWS], const fl
     }
     SL_UNROLL
     for (int r = 0; r < ROWS; r++) {
+        const __m512 scale = _mm512_permutexvar_ps(groups, _mm512_load_ps(chunk[r]));
         SL_UNROLL
         for (int k = 0; k < n; k++) {
             float *sum = sums + (r * n + k) * 16;
-            _mm512_store_ps(sum, _mm512_fmadd_ps(scales[r], p[r][k], _mm512_load_ps(sum)));
+            _mm512_store_ps(sum, _mm512_fmadd_ps(scale, p[r][k], _mm512_load_ps(sum)));
         }
     }
 }
 
-/* The sums of one row and n columns start from the biases. */
+/* The sums of one row and n columns start from the biases; the scales of the first 16 groups are kept. */
 SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
-                         const float *group_sums, uint32_t stride, int n, float *sums) {
+                         const float *group_sums, uint32_t stride, int n, float *sums,
+                         float *chunk) {
     const sl_dtype dtype = w->shape.scale_dtype;
     __m512 a[SL_TILE];
     SL_UNROLL
@@ -64,6 +66,9 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
         const __m512 scale = l_widen(w->scales, dtype, row_groups + g, part);
         const __m512 bias = l_widen(w->biases, dtype, row_groups + g, part);
         const __m512 b = _mm512_fmadd_ps(_mm512_set1_ps(8.0f), scale, bias);
+        if (g == 0) {
+            _mm512_store_ps(chunk, scale);
+        }
         SL_UNROLL
         for (int k = 0; k < n; k++) {
             const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride + g);
@@ -76,10 +81,27 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     }
 }
 
+/* Codes of block b of each row; words past the last input hold eight codes of 8. */
+SL_INLINE void q4_codes(__m512i c[ROWS], const char *const rows[ROWS], size_t b, uint32_t n_words) {
+    if (n_words >= 16) {
+        SL_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            c[r] = _mm512_loadu_si512(rows[r] + b * 64);
+        }
+        return;
+    }
+    const __m512i eights = _mm512_set1_epi32((int)0x88888888u);
+    SL_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        c[r] = _mm512_mask_loadu_epi32(eights, l_mask(n_words), rows[r] + b * 64);
+    }
+}
+
 /* Rows row .. row + n_rows - 1, at most four; what is missing repeats the first and is dropped. */
 SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const float *tile,
                        const float *group_sums, int n, float *y, size_t y_stride) {
     SL_ALIGNED(64) float sums[ROWS * SL_TILE * SL_LANES];
+    SL_ALIGNED(64) float chunk[ROWS][SL_LANES]; // scales of 16 groups
     const uint32_t n_inputs = w->shape.cols;
     const uint32_t group = w->shape.group;
     const uint32_t n_groups = n_inputs / group;
@@ -98,32 +120,28 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
         codes[r] = (const char *)w->codes + at * row_bytes;
         row_groups[r] = (size_t)at * n_groups;
         q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
-                  sums + r * (unsigned)n * SL_LANES);
+                  sums + r * (unsigned)n * SL_LANES, chunk[r]);
     }
     for (uint32_t first = 0; first < n_blocks; first += chunk_blocks) {
         const uint32_t g = first * (SL_BLOCK / group);
         const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
         const uint32_t end = n_blocks - first < chunk_blocks ? n_blocks : first + chunk_blocks;
         __m512i groups = first_group;
-        __m512 chunk[ROWS];
         SL_UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            chunk[r] = l_widen(w->scales, w->shape.scale_dtype, row_groups[r] + g, part);
+        for (int r = 0; r < ROWS && first > 0; r++) {
+            const sl_dtype dtype = w->shape.scale_dtype;
+            _mm512_store_ps(chunk[r], l_widen(w->scales, dtype, row_groups[r] + g, part));
         }
         for (uint32_t b = first; b < end; b++) {
             const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
-            const __mmask16 present = n_words < 16 ? l_mask(n_words) : (__mmask16)0xffff;
             __m512i c[ROWS];
-            __m512 scales[ROWS];
+            q4_codes(c, codes, b, n_words);
             SL_UNROLL
-            for (int r = 0; r < ROWS; r++) { // words past the last input hold eight codes of 8
-                c[r] = _mm512_mask_loadu_epi32(_mm512_set1_epi32((int)0x88888888u), present,
-                                               codes[r] + (size_t)b * 64);
+            for (int r = 0; r < ROWS; r++) {
                 _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
-                scales[r] = _mm512_permutexvar_ps(groups, chunk[r]);
             }
+            q4_block(c, chunk, groups, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, sums);
             groups = _mm512_add_epi32(groups, next_block);
-            q4_block(c, scales, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, sums);
         }
     }
     SL_UNROLL
