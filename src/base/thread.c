@@ -24,8 +24,11 @@ uint64_t sl_thread_page_bytes(void) {
 #define TOOL_BYTES ((uint64_t)0)
 #endif
 
+/* What the C library refuses to go below: 16 KiB on x86-64, 128 KiB on arm64. */
 static uint64_t usable_bytes(uint64_t stack_bytes) {
-    return SL_ALIGN_UP(stack_bytes + TOOL_BYTES, sl_thread_page_bytes());
+    const long least = sysconf(_SC_THREAD_STACK_MIN);
+    const uint64_t bytes = SL_MAX(stack_bytes, least > 0 ? (uint64_t)least : 0);
+    return SL_ALIGN_UP(bytes + TOOL_BYTES, sl_thread_page_bytes());
 }
 
 uint64_t sl_thread_stack_bytes(uint64_t stack_bytes) {

@@ -25,7 +25,7 @@ typedef struct sl_thread {
 
 /* Bytes one stack takes of an arena, its guard page included, when the arena hands it out at a page
  * boundary: whoever allocates other things before it adds a page. Depends on the kernel's page
- * size. */
+ * size, and on the smallest stack that the C library accepts: a smaller stack_bytes is raised to it. */
 uint64_t sl_thread_stack_bytes(uint64_t stack_bytes);
 uint64_t sl_thread_page_bytes(void);
 
