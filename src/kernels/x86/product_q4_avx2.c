@@ -52,7 +52,8 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     for (int k = 0; k < n; k++) {
         a[k] = l_zero();
     }
-    for (uint32_t g = 0; g < n_groups; g += SL_LANES) {
+    uint32_t g = 0;
+    do { // a row has a group
         const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
         const lanes scale = l_widen(w->scales, dtype, row_groups + g, part);
         const lanes bias = l_widen(w->biases, dtype, row_groups + g, part);
@@ -65,7 +66,8 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
             const lanes sum = l_fma(b, l_load(group_sums + (size_t)k * stride + g), a[k]);
             a[k] = l_first(part, sum, a[k]);
         }
-    }
+        g += SL_LANES;
+    } while (g < n_groups);
     SL_UNROLL
     for (int k = 0; k < n; k++) {
         l_store(sums + k * 16, a[k]);
@@ -94,8 +96,8 @@ SL_INLINE void q4_codes(__m256i c[ROWS_MAX], const char *const rows[ROWS_MAX], i
 }
 
 /* Scales of half h of a block of each row; chunk[r][g] is that of the block's first group. */
-SL_INLINE void q4_scales(__m256 scales[ROWS_MAX], float (*chunk)[SL_LANES + 4], int n_rows,
-                         uint32_t g, int h, uint32_t group) {
+SL_INLINE void q4_scales(__m256 scales[ROWS_MAX], float (*chunk)[SL_LANES], int n_rows, uint32_t g,
+                         int h, uint32_t group) {
     if (group == 32) {
         SL_UNROLL
         for (int r = 0; r < n_rows; r++) {
@@ -116,7 +118,7 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
                        const float *tile, const float *group_sums, int n, float *y,
                        size_t y_stride) {
     SL_ALIGNED(64) float sums[8 * SL_LANES]; // rows * n <= 8
-    float chunk[ROWS_MAX][SL_LANES + 4];     // scales of 16 groups
+    float chunk[ROWS_MAX][SL_LANES];         // scales of 16 groups
     const uint32_t n_inputs = w->shape.cols;
     const uint32_t group = w->shape.group;
     const uint32_t n_groups = n_inputs / group;

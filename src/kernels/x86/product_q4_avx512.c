@@ -61,7 +61,8 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     for (int k = 0; k < n; k++) {
         a[k] = _mm512_setzero_ps();
     }
-    for (uint32_t g = 0; g < n_groups; g += SL_LANES) {
+    uint32_t g = 0;
+    do { // a row has a group
         const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
         const __m512 scale = l_widen(w->scales, dtype, row_groups + g, part);
         const __m512 bias = l_widen(w->biases, dtype, row_groups + g, part);
@@ -74,7 +75,8 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
             const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride + g);
             a[k] = _mm512_mask3_fmadd_ps(b, sum, a[k], l_mask(part));
         }
-    }
+        g += SL_LANES;
+    } while (g < n_groups);
     SL_UNROLL
     for (int k = 0; k < n; k++) {
         _mm512_store_ps(sums + k * 16, a[k]);
