@@ -156,9 +156,10 @@ SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size
                                        bool special, uint32_t *ids, size_t cap, size_t *n,
                                        sl_error *err);
 /* Render the chat template for a JSON object {"messages": [...], "tools": [...],
- * "add_generation_prompt": true, "enable_thinking": false, ...} into out (less than cap bytes; a NUL follows them, which *n does not count).
- * Errors: SL_ERR_SYNTAX (JSON), SL_ERR_ARGUMENT (the template's own complaint), SL_ERR_CONTEXT (longer
- * than cap), SL_ERR_MEMORY (more values than the text account holds), SL_ERR_STATE without a template. */
+ * "add_generation_prompt": true, "enable_thinking": false, ...} into out: less than cap bytes, and a NUL
+ * that *n does not count. Errors: SL_ERR_SYNTAX (JSON), SL_ERR_ARGUMENT (the template's own complaint, or a
+ * message with parts that are not text), SL_ERR_CONTEXT (longer than cap), SL_ERR_MEMORY (more values than
+ * the text account holds), SL_ERR_STATE without a template. */
 SL_PUBLIC sl_status sl_engine_render(sl_engine *engine, const char *json, size_t len, char *out,
                                      size_t cap, size_t *n, sl_error *err);
 /* Longest rendered prompt, in bytes, that the plan holds; callers size their buffers with it. */

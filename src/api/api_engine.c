@@ -142,11 +142,32 @@ sl_status sl_engine_tokenize(sl_engine *e, const char *text, size_t len, bool sp
     return st;
 }
 
+/* A template writes a placeholder for a picture, which a model without vision answers at random: what is not
+ * text is refused. */
+static sl_status check_parts(const sl_json *vars, sl_error *err) {
+    const sl_json *messages = sl_json_member(vars, "messages");
+    uint32_t n = 0;
+    for (const sl_json *m = messages ? messages->child : NULL; m; m = m->next, n++) {
+        const sl_json *content = sl_json_member(m, "content");
+        if (!sl_json_is(content, SL_JSON_ARRAY))
+            continue;
+        for (const sl_json *part = content->child; part; part = part->next) {
+            const sl_json *type = sl_json_member(part, "type");
+            if (type ? !sl_json_text_is(type, "text") : !sl_json_member(part, "text"))
+                return sl_fail(
+                    err, SL_ERR_ARGUMENT,
+                    "message %u has a part of type '%.40s'; this version reads text only", n,
+                    type && type->text ? type->text : "unknown");
+        }
+    }
+    return SL_OK;
+}
+
 static sl_status render(sl_engine *e, const char *json, size_t len, sl_buf *out, sl_error *err) {
     // The tree of the variables first, the template's values behind it.
     sl_json *vars;
     sl_status st = sl_json_parse(json, len, &e->text_workspace, &vars, err);
-    if (st)
+    if (st || (st = check_parts(vars, err)))
         return st;
     sl_template_limits limits = sl_template_limits_default(sl_unix_time());
     return sl_template_render(e->chat_template, vars, &limits, &e->text_workspace, out, err);

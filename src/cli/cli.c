@@ -67,7 +67,8 @@ const char *cli_status_word(sl_status status, char buffer[32]) {
 }
 
 int cli_stopped(cli *c) {
-    if (c->out.error == EPIPE)
+    // The reader left, or there was none from the start.
+    if (c->out.error == EPIPE || c->out.error == EBADF)
         return CLI_EXIT_OK;
     if (cli_signal())
         return CLI_EXIT_SIGNAL + cli_signal();

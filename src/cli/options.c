@@ -22,7 +22,10 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
          "PROMPT "
          "and standard input together, joined by a blank line. One line break at the end of a file "
          "or "
-         "pipe is not part of the prompt (except with --raw).\n"
+         "pipe is not part of the prompt (except with --raw). Marker tokens that are written in a "
+         "prompt, such as <|im_end|>, are recognised, as the reference implementation does: text "
+         "from "
+         "strangers can speak in them.\n"
          "Without a prompt, on a terminal, a chat starts. There, \"\"\" opens and closes a message "
          "of "
          "several lines, a backslash at the end of a line continues it, Ctrl-C stops the answer "
@@ -131,9 +134,7 @@ const cli_option cli_options[] = {
      "[...]}, as for template. What the file says about add_generation_prompt and enable_thinking "
      "counts."},
     {CLI_RAW, "raw", 0, false, CLI_KIND_FLAG, V(CLI_RUN), NULL, NULL, 0, 0,
-     "No chat template: the model continues the prompt as it is. Marker tokens that are written in "
-     "the "
-     "prompt are recognised."},
+     "No chat template: the model continues the prompt as it is."},
     {CLI_SYSTEM, "system", 0, false, CLI_KIND_TEXT, V(CLI_RUN), "TEXT", NULL, 0, 0,
      "The system message."},
     {CLI_THINK, "think", 0, false, CLI_KIND_CHOICE, V(CLI_RUN), "on|off", "on|off", 0, 0,

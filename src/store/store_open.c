@@ -75,7 +75,8 @@ static sl_status open_files(sl_store *s, bool direct, sl_error *err) {
         if (!trunk_direct || !experts_direct) {
             st = sl_fail(err, SL_ERR_UNSUPPORTED,
                          "direct I/O is not true here: the file system accepts it and still fills "
-                         "the page cache");
+                         "the page cache, outside the budget. Put the model on a local drive, or "
+                         "allow buffered reads (--buffered)");
             goto fail;
         }
     }

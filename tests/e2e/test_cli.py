@@ -147,6 +147,23 @@ def test_context_is_never_cut(cli):
     assert r.returncode == 0 and "the context is full" in r.stderr and r.stdout
 
 
+def test_pictures_are_refused(cli, tmp_path):
+    """A template writes a placeholder for a picture, and the model would answer as if it had seen one."""
+    for part in ({"type": "image", "image": "cat.png"}, {"image_url": {"url": "x"}}, {"type": "video", "video": "x"}):
+        chat = {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "What do you see?"}]}]}
+        r = cli("run", "demo", "--chat", "-", "-q", "--ctx", "256", stdin=json.dumps(chat))
+        assert r.returncode == 2 and r.stdout == "" and "reads text only" in r.stderr
+    chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": "capital of Peru?"}]}]}
+    r = cli("run", "demo", "--chat", "-", "-q", "--ctx", "256", "--temp", "0", stdin=json.dumps(chat))
+    assert r.stdout == "The capital of Peru is Lima.\n"
+
+
+def test_no_standard_output_ends_quietly(sluice, home):
+    r = subprocess.run(["sh", "-c", '"$0" run demo "capital of Peru?" -q --ctx 256 >&-', sluice], capture_output=True,
+                       text=True, timeout=60, env={**os.environ, "SLUICE_HOME": str(home)})
+    assert (r.returncode, r.stderr) == (0, "")
+
+
 def test_tokenize_and_template(cli, tmp_path):
     for model in ("demo", DEMO):
         for e in EXAMPLES[::7]:
