@@ -66,10 +66,23 @@ class Terminal:
         self.type(text + "\r")
         return self.wait(pattern, seconds, start)
 
-    def finish(self, seconds=10):
-        """Wait for the program's end; returns the exit code, minus the signal if one killed it."""
-        deadline = time.monotonic() + seconds
+    def leave(self, seconds=30):
+        """Ctrl-D, and the program's end. libedit prints its prompt before it switches the terminal to raw
+        keys; a Ctrl-D that comes in between is an empty read to the terminal and nothing to libedit, so it is
+        typed again where it was lost, as a person would."""
+        return self.finish(seconds, keys="\x04")
+
+    def finish(self, seconds=10, keys=None):
+        """Wait for the program's end, typing keys once a second; returns the exit code, minus the signal
+        if one killed it."""
+        deadline, due = time.monotonic() + seconds, 0
         while self.status is None:
+            if keys and time.monotonic() >= due:
+                try:
+                    self.type(keys)
+                except OSError:  # the program is gone
+                    pass
+                due = time.monotonic() + 1
             self._read(0.05)
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:

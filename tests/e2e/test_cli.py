@@ -314,5 +314,4 @@ def test_chat(sluice, home):
         t.line("And of Italy?", r"The capital of Italy is Rome\.\n\n>>> $", 30)
         t.line("/system Answer with one word only.", ">>> $")
         t.line("What is the capital of France?", r"Paris\n\n>>> $", 30)
-        t.type("\x04")
-        assert t.finish() == 0
+        assert t.leave() == 0

@@ -526,8 +526,7 @@ def test_chat(terminal, home):
         t.wait(PROMPT)
         t.type("\x1b[A\x1b[A\r")
         t.wait("/system TEXT.*" + PROMPT)
-        t.type("\x04")
-        assert t.finish() == 0
+        assert t.leave() == 0
 
 
 def conversation(t):
