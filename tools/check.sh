@@ -121,8 +121,12 @@ stage_fuzz() {   # a finding within seconds; `make fuzz SECONDS=600` looks for r
     step fuzz tools/fuzz.sh 5
 }
 
+demo() {
+    make demo && grep -qx 'owl (noun): .*' "$results/demo.log"
+}
+
 stage_demo() {
-    step demo make demo
+    step demo demo
 }
 
 case ${1:-} in
@@ -148,4 +152,4 @@ for stage in "${stages[@]}"; do
     echo "$stage"
     "stage_$stage"
 done
-tools/checks/summary.py "$results"
+tools/checks/summary.py "$results" | tee "$results/summary.txt"
