@@ -1,8 +1,6 @@
 /* Reference: permuting inputs into lanes, and the sums that affine biases need. */
 #include "kernels/ref/ref.h"
 
-#include <assert.h>
-
 void SL_REF(pack)(const float *x, size_t x_stride, uint32_t n, uint32_t n_inputs, float *xp,
                   float *lane_sums) {
     const uint32_t blocks = sl_blocks(n_inputs);
@@ -31,7 +29,6 @@ void SL_REF(pack)(const float *x, size_t x_stride, uint32_t n, uint32_t n_inputs
 void SL_REF(group_sums)(const float *lane_sums, uint32_t n, uint32_t n_inputs, uint32_t group,
                         float *sums) {
     const uint32_t lanes_per_group = group / 8;
-    assert(lanes_per_group >= 4 && lanes_per_group <= SL_LANES);
     const uint32_t n_groups = n_inputs / group;
     const uint32_t stride = sl_group_stride(n_inputs, group);
     for (uint32_t column = 0; column < n; column++) {
@@ -42,7 +39,7 @@ void SL_REF(group_sums)(const float *lane_sums, uint32_t n, uint32_t n_inputs, u
                 out[g] = 0.0f;
                 continue;
             }
-            float u[SL_LANES];
+            float u[SL_LANES] = {0};
             for (uint32_t i = 0; i < lanes_per_group; i++) {
                 u[i] = lanes[g * lanes_per_group + i];
             }
