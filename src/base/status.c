@@ -100,7 +100,8 @@ sl_status sl_error_context(sl_error *err, sl_status status, const char *fmt, ...
         int n = vsnprintf(err->message, sizeof(err->message), fmt, args);
         va_end(args);
         size_t used = n < 0 ? 0 : SL_MIN((size_t)n, sizeof(err->message) - 1);
-        (void)snprintf(err->message + used, sizeof(err->message) - used, ": %s", inner);
+        const size_t room = sizeof(err->message) - used;
+        (void)snprintf(err->message + used, room, ": %.*s", (int)room, inner);
         err->status = status;
     }
     return status;
