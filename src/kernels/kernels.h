@@ -77,13 +77,14 @@ typedef struct sl_delta_args {
 
 typedef struct sl_attend_args {
     const float *q;     /* [d] one query head */
-    const float *k, *v; /* [position][d] and [position][d_v] rows of one key/value head; index 0 is
-                               absolute position 0 */
+    const float *k, *v; /* rows of d and d_v of one key/value head; they may be the same memory */
     float *out;         /* [d_v] */
     size_t k_stride, v_stride;
-    uint32_t d, d_v;     /* at most 512 each */
+    uint32_t d, d_v;     /* at most 1024 each */
     uint32_t first, end; /* visible positions first <= p < end, end > first */
+    uint32_t ring;       /* position p is at row p % ring, a multiple of 64; 0: at row p */
     float scale;
+    const float *sink; /* one more logit, which has weight and no value (gpt-oss); NULL: none */
 } sl_attend_args;
 
 typedef struct sl_kernels {
@@ -118,16 +119,24 @@ typedef struct sl_kernels {
     /* Elementwise: y may be any of the other operands, exactly; a partial overlap is not allowed. */
     void (*add)(float *y, const float *x, size_t n);           /* y += x */
     void (*axpy)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
+    void (*mul)(float *y, const float *x, size_t n);           /* y *= x */
+    void (*clamp)(float *y, float limit, size_t n);            /* to [-limit, limit]; NaN stays */
     void (*exp)(float *y, const float *x, size_t n);           /* e^x */
     void (*silu_mul)(float *y, const float *gate, const float *up, size_t n); /* silu(gate) * up */
     void (*sigmoid_mul)(float *y, const float *x, const float *gate,
                         size_t n); /* x * sigmoid(gate) */
+    /* g = min(gate, limit), u = up clamped to [-limit, limit]: y = (g * sigmoid(alpha * g)) * (u + 1).
+     * Source: gpt-oss. */
+    void (*swiglu_clamped)(float *y, const float *gate, const float *up, size_t n, float limit,
+                           float alpha);
 
     /* Half-split rotary embedding of one head, in place: for i < n_rot/2
      *   x[i] = x[i]*cos[i] - x[i+h]*sin[i];  x[i+h] = x[i+h]*cos[i] + x[i]*sin[i],  h = n_rot/2,
      * as t = x[i+h]*sin[i]; fmaf(x[i], cos[i], -t) and t = x[i]*sin[i]; fmaf(x[i+h], cos[i], t).
      * Elements from n_rot on stay. Source: RoFormer (Su et al. 2021). */
     void (*rope_half)(float *x, const float *cos, const float *sin, uint32_t n_rot);
+    /* The same rotation of the pairs (x[2i], x[2i+1]). */
+    void (*rope_pairs)(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
     /* Causal depthwise convolution and SiLU over channels begin..end-1:
      *   y_t[c] = silu(sum_j taps[j][c] * u_{t-(width-1)+j}[c]), u = (tail, x), j ascending.
@@ -136,6 +145,10 @@ typedef struct sl_kernels {
     void (*conv_silu)(float *y, size_t y_stride, const float *x, size_t x_stride, float *tail,
                       const float *taps, uint32_t width, uint32_t n_channels, uint32_t n_tokens,
                       uint32_t begin, uint32_t end);
+    /* The same without the SiLU. */
+    void (*conv)(float *y, size_t y_stride, const float *x, size_t x_stride, float *tail,
+                 const float *taps, uint32_t width, uint32_t n_channels, uint32_t n_tokens,
+                 uint32_t begin, uint32_t end);
     /* decay = exp(-exp(a_log) * softplus(a + dt_bias)), beta = sigmoid(b), n value heads. */
     void (*delta_gates)(float *decay, float *beta, const float *a, const float *b,
                         const float *a_log, const float *dt_bias, uint32_t n);

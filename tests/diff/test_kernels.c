@@ -287,9 +287,11 @@ static void norms(data_kind kind, uint64_t seed) {
     }
 }
 
+enum { ELEMENTWISE = 8 };
+
 static void elementwise_with(const sl_kernels *k, const float *y0, const float *x, const float *z,
-                             uint32_t n, float *out[5]) {
-    for (int i = 0; i < 5; i++) {
+                             uint32_t n, float limit, float *out[ELEMENTWISE]) {
+    for (int i = 0; i < ELEMENTWISE; i++) {
         out[i] = guarded_copy(y0, n);
     }
     k->add(out[0], x, n);
@@ -297,10 +299,14 @@ static void elementwise_with(const sl_kernels *k, const float *y0, const float *
     k->exp(out[2], x, n);
     k->silu_mul(out[3], x, z, n);
     k->sigmoid_mul(out[4], z, x, n);
+    k->mul(out[5], x, n);
+    k->clamp(out[6], limit, n);
+    k->swiglu_clamped(out[7], x, z, n, limit, 1.702f);
 }
 
 static void elementwise(data_kind kind, uint64_t seed) {
-    static const char *const names[5] = {"add", "axpy", "exp", "silu_mul", "sigmoid_mul"};
+    static const char *const names[ELEMENTWISE] = {
+        "add", "axpy", "exp", "silu_mul", "sigmoid_mul", "mul", "clamp", "swiglu_clamped"};
     const uint32_t n = random_length();
     float *y0 = guarded_floats(n);
     float *x = guarded_floats(n);
@@ -313,13 +319,14 @@ static void elementwise(data_kind kind, uint64_t seed) {
             x[i] = x[i] * 40.0f;
         }
     }
-    float *expected[5];
-    float *found[5];
-    elementwise_with(&truth, y0, x, z, n, expected);
+    const float limit = random_below(3) == 0 ? 7.0f : random_below(2) == 0 ? 1.0f : 0.0f;
+    float *expected[ELEMENTWISE];
+    float *found[ELEMENTWISE];
+    elementwise_with(&truth, y0, x, z, n, limit, expected);
     tally_add(&tallies[kind], expected[3], n);
     for (size_t i = 0; i < n_levels; i++) {
-        elementwise_with(&levels[i].k, y0, x, z, n, found);
-        for (int op = 0; op < 5; op++) {
+        elementwise_with(&levels[i].k, y0, x, z, n, limit, found);
+        for (int op = 0; op < ELEMENTWISE; op++) {
             same(&levels[i], names[op], kind, seed, expected[op], found[op], n);
         }
         float *in_place = guarded_copy(x, n);
@@ -331,6 +338,9 @@ static void elementwise(data_kind kind, uint64_t seed) {
         in_place = guarded_copy(z, n);
         levels[i].k.sigmoid_mul(in_place, in_place, x, n);
         same(&levels[i], "sigmoid_mul in place", kind, seed, expected[4], in_place, n);
+        in_place = guarded_copy(z, n);
+        levels[i].k.swiglu_clamped(in_place, x, in_place, n, limit, 1.702f);
+        same(&levels[i], "swiglu_clamped in place", kind, seed, expected[7], in_place, n);
     }
 }
 
@@ -343,16 +353,22 @@ static void rope(data_kind kind, uint64_t seed) {
     random_floats(c, n_rot / 2, random_partner(kind));
     random_floats(s, n_rot / 2, random_partner(kind));
     float *expected = guarded_copy(x, n_rot);
+    float *pairs_expected = guarded_copy(x, n_rot);
     truth.rope_half(expected, c, s, n_rot);
+    truth.rope_pairs(pairs_expected, c, s, n_rot);
     tally_add(&tallies[kind], expected, n_rot);
     for (size_t i = 0; i < n_levels; i++) {
         float *found = guarded_copy(x, n_rot);
         levels[i].k.rope_half(found, c, s, n_rot);
         same(&levels[i], "rope_half", kind, seed, expected, found, n_rot);
+        found = guarded_copy(x, n_rot);
+        levels[i].k.rope_pairs(found, c, s, n_rot);
+        same(&levels[i], "rope_pairs", kind, seed, pairs_expected, found, n_rot);
     }
 }
 
 static void conv(data_kind kind, uint64_t seed) {
+    const bool silu = random_below(2) == 0;
     const uint32_t width = 2 + random_below(7);
     const uint32_t n_channels = 1 + random_below(90);
     const uint32_t n_tokens = 1 + random_below(12);
@@ -371,24 +387,25 @@ static void conv(data_kind kind, uint64_t seed) {
     random_floats(taps, (size_t)width * n_channels, random_partner(kind));
     float *y_expected = guarded_floats(n_y);
     float *tail_expected = guarded_copy(tail, n_tail);
-    truth.conv_silu(y_expected, y_stride, x, x_stride, tail_expected, taps, width, n_channels,
-                    n_tokens, begin, end);
+    (silu ? truth.conv_silu : truth.conv)(y_expected, y_stride, x, x_stride, tail_expected, taps,
+                                          width, n_channels, n_tokens, begin, end);
     tally_add(&tallies[kind], y_expected + begin, end - begin);
     for (size_t i = 0; i < n_levels; i++) {
         float *y = guarded_floats(n_y);
         float *tail_found = guarded_copy(tail, n_tail);
-        levels[i].k.conv_silu(y, y_stride, x, x_stride, tail_found, taps, width, n_channels,
-                              n_tokens, begin, end);
-        same(&levels[i], "conv_silu", kind, seed, y_expected, y, n_y);
-        same(&levels[i], "conv_silu's tail", kind, seed, tail_expected, tail_found, n_tail);
+        (silu ? levels[i].k.conv_silu : levels[i].k.conv)(
+            y, y_stride, x, x_stride, tail_found, taps, width, n_channels, n_tokens, begin, end);
+        same(&levels[i], silu ? "conv_silu" : "conv", kind, seed, y_expected, y, n_y);
+        same(&levels[i], "conv's tail", kind, seed, tail_expected, tail_found, n_tail);
         // Token by token, with the tail between calls, is the same sequence.
         float *y_steps = guarded_floats(n_y);
         float *tail_steps = guarded_copy(tail, n_tail);
         for (uint32_t t = 0; t < n_tokens; t++) {
-            levels[i].k.conv_silu(y_steps + t * y_stride, y_stride, x + t * x_stride, x_stride,
-                                  tail_steps, taps, width, n_channels, 1, begin, end);
+            (silu ? levels[i].k.conv_silu
+                  : levels[i].k.conv)(y_steps + t * y_stride, y_stride, x + t * x_stride, x_stride,
+                                      tail_steps, taps, width, n_channels, 1, begin, end);
         }
-        same(&levels[i], "conv_silu in steps", kind, seed, y_expected, y_steps, n_y);
+        same(&levels[i], "conv in steps", kind, seed, y_expected, y_steps, n_y);
         same(&levels[i], "its tail", kind, seed, tail_expected, tail_steps, n_tail);
     }
 }
@@ -474,9 +491,23 @@ static void delta(data_kind kind, uint64_t seed) {
 
 /* ---- attention ---- */
 
+/* The rows of positions first .. end-1 as a ring holds them; the others hold anything. */
+static float *in_ring(const float *rows, size_t stride, uint32_t d, uint32_t first, uint32_t end,
+                      uint32_t ring) {
+    const size_t n = (ring - 1) * stride + d;
+    float *out = guarded_floats(n);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = NAN;
+    }
+    for (uint32_t p = first; p < end; p++) {
+        memcpy(out + p % ring * stride, rows + p * stride, d * sizeof(float));
+    }
+    return out;
+}
+
 static void attend(data_kind kind, uint64_t seed) {
-    const uint32_t d = 1 + random_below(random_below(4) == 0 ? 512 : 80);
-    const uint32_t d_v = 1 + random_below(random_below(4) == 0 ? 512 : 80);
+    const uint32_t d = 1 + random_below(random_below(4) == 0 ? 1024 : 80);
+    const uint32_t d_v = 1 + random_below(random_below(4) == 0 ? 1024 : 80);
     const uint32_t end = 1 + random_below(random_below(3) == 0 ? 300 : 140);
     const uint32_t first = random_below(2) == 0 ? 0 : random_below(end);
     const size_t k_stride = d + random_below(3);
@@ -484,6 +515,7 @@ static void attend(data_kind kind, uint64_t seed) {
     float *q = guarded_floats(d);
     float *k = guarded_floats((end - 1) * k_stride + d);
     float *v = guarded_floats((end - 1) * v_stride + d_v);
+    float *sink = guarded_floats(1);
     random_floats(q, d, random_partner(kind));
     const float flat =
         random_below(2) == 0 ? 1.0f : 0.02f; // of almost equal weights, each one counts
@@ -492,6 +524,7 @@ static void attend(data_kind kind, uint64_t seed) {
     }
     random_floats(k, (end - 1) * k_stride + d, random_below(2) == 0 ? DATA_ORDINARY : kind);
     random_floats(v, (end - 1) * v_stride + d_v, kind);
+    random_floats(sink, 1, random_partner(kind));
     // Rows before the first visible position may hold anything.
     for (size_t i = 0; i < (size_t)first * k_stride; i++) {
         k[i] = NAN;
@@ -510,13 +543,53 @@ static void attend(data_kind kind, uint64_t seed) {
                            .d_v = d_v,
                            .first = first,
                            .end = end,
-                           .scale = 1.0f / sqrtf((float)d)};
+                           .scale = 1.0f / sqrtf((float)d),
+                           .sink = random_below(2) == 0 ? sink : NULL};
+    truth.attend(&args);
+    tally_add(&tallies[kind], expected, d_v);
+    const uint32_t ring = SL_ALIGN_UP(end - first, SL_ATTEND_BLOCK) + 64 * random_below(2);
+    const float *k_ring = in_ring(k, k_stride, d, first, end, ring);
+    const float *v_ring = in_ring(v, v_stride, d_v, first, end, ring);
+    for (size_t i = 0; i < n_levels; i++) {
+        args.out = guarded_floats(d_v);
+        levels[i].k.attend(&args);
+        same(&levels[i], "attend", kind, seed, expected, args.out, d_v);
+        sl_attend_args in_rows = args;
+        in_rows.k = k_ring;
+        in_rows.v = v_ring;
+        in_rows.ring = ring;
+        in_rows.out = guarded_floats(d_v);
+        levels[i].k.attend(&in_rows);
+        same(&levels[i], "attend in a ring", kind, seed, expected, in_rows.out, d_v);
+    }
+}
+
+/* Keys and values in the same rows, as a latent attention has them. */
+static void attend_latent(data_kind kind, uint64_t seed) {
+    const uint32_t d_v = 1 + random_below(random_below(4) == 0 ? 512 : 80);
+    const uint32_t d = d_v + 1 + random_below(64);
+    const uint32_t end = 1 + random_below(140);
+    float *q = guarded_floats(d);
+    float *rows = guarded_floats((size_t)end * d);
+    random_floats(q, d, random_partner(kind));
+    random_floats(rows, (size_t)end * d, kind);
+    float *expected = guarded_floats(d_v);
+    sl_attend_args args = {.q = q,
+                           .k = rows,
+                           .v = rows,
+                           .out = expected,
+                           .k_stride = d,
+                           .v_stride = d,
+                           .d = d,
+                           .d_v = d_v,
+                           .end = end,
+                           .scale = 0.1f / sqrtf((float)d)};
     truth.attend(&args);
     tally_add(&tallies[kind], expected, d_v);
     for (size_t i = 0; i < n_levels; i++) {
         args.out = guarded_floats(d_v);
         levels[i].k.attend(&args);
-        same(&levels[i], "attend", kind, seed, expected, args.out, d_v);
+        same(&levels[i], "attend to one stream", kind, seed, expected, args.out, d_v);
     }
 }
 
@@ -620,7 +693,8 @@ int main(int argc, char **argv) {
                  {"conv", conv},
                  {"delta gates", delta_gates},
                  {"delta", delta},
-                 {"attend", attend}};
+                 {"attend", attend},
+                 {"attend latent", attend_latent}};
     n_cases = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : n_cases;
     const uint64_t base_seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     printf("%u cases of each test and kind of data, seed %llu\n", n_cases,

@@ -155,6 +155,9 @@ static void convolution(void) {
     near("conv_silu", y,
          (const double[]){.239475064, .825286116, 1.761594156, 2.857722380, 3.928055160}, 5);
     near("its tail", tail, (const double[]){3, 4, 5}, 3);
+    float empty[3] = {0, 0, 0};
+    kernels->conv(y, 1, x, 1, empty, taps, 4, 1, 5, 0, 1);
+    near("conv", y, (const double[]){.4, 1.1, 2, 3, 4}, 5);
 }
 
 static void decay(void) {
@@ -204,9 +207,30 @@ static void rotation(void) {
     const float s[2] = {.8f, 1};
     kernels->rope_half(x, c, s, 4);
     near("rope_half", x, (const double[]){.6 - 2.4, -4, 1.8 + .8, 2}, 4);
+    float pairs[5] = {1, 2, 3, 4, 5};
+    kernels->rope_pairs(pairs, c, s, 4);
+    near("rope_pairs", pairs, (const double[]){.6 - 1.6, 1.2 + .8, -4, 3, 5}, 5);
 }
 
-/* Attention against two passes in double, over windows that start and end inside blocks. */
+/* gpt-oss: min(g, 7) * sigmoid(1.702 g) * (clamp(u, -7, 7) + 1). */
+static void clamped(void) {
+    const float gate[5] = {1, -2, 9, 0, 7}, up[5] = {2, -9, .5f, 3, 8};
+    float y[5];
+    kernels->swiglu_clamped(y, gate, up, 5, 7.0f, 1.702f);
+    double expected[5];
+    for (int i = 0; i < 5; i++) {
+        const double g = fmin((double)gate[i], 7), u = fmin(fmax((double)up[i], -7), 7);
+        expected[i] = g / (1 + exp(-(double)1.702f * g)) * (u + 1);
+    }
+    near("swiglu_clamped", y, expected, 5);
+    float x[4] = {-3, 3, -1.5f, 2};
+    kernels->clamp(x, 2.0f, 4);
+    near("clamp", x, (const double[]){-2, 2, -1.5, 2}, 4);
+    kernels->mul(x, (const float[]){3, -.5f, 2, 0}, 4);
+    near("mul", x, (const double[]){-6, -1, -3, 0}, 4);
+}
+
+/* Attention, every other time with a sink, against two passes in double, over windows that start and end inside blocks. */
 static void attention(void) {
     enum { D = 24, D_V = 20, POSITIONS = 150 };
     static float q[D], k[POSITIONS * D], v[POSITIONS * D_V];
@@ -217,7 +241,9 @@ static void attention(void) {
         const uint32_t first = end / 3;
         double weights[POSITIONS];
         double expected[D_V] = {0};
-        double max = -1e300;
+        const float sink = 1.5f;
+        const bool has_sink = end % 2 == 0;
+        double max = has_sink ? (double)sink : -1e300;
         double sum = 0.0;
         for (uint32_t p = first; p < end; p++) {
             double dot = 0.0;
@@ -227,6 +253,7 @@ static void attention(void) {
             weights[p] = dot * 0.2;
             max = fmax(max, weights[p]);
         }
+        sum += has_sink ? exp((double)sink - max) : 0.0;
         for (uint32_t p = first; p < end; p++) {
             weights[p] = exp(weights[p] - max);
             sum += weights[p];
@@ -247,7 +274,8 @@ static void attention(void) {
                                      .d_v = D_V,
                                      .first = first,
                                      .end = end,
-                                     .scale = 0.2f};
+                                     .scale = 0.2f,
+                                     .sink = has_sink ? &sink : NULL};
         kernels->attend(&args);
         for (int i = 0; i < D_V; i++) {
             CHECK(fabs((double)out[i] - expected[i]) < 2e-5, "attend %u..%u: %g, should be %g",
@@ -395,6 +423,7 @@ int main(int argc, char **argv) {
         decay();
         delta_rule();
         rotation();
+        clamped();
         attention();
         codes_are_unpacked();
         products_are_sums();

@@ -33,23 +33,22 @@ SL_INLINE void lanes_scores(float scores[4], const float *q, const float *const 
     l_tree4(scores, a);
 }
 
-/* Scores of positions begin .. end-1 (at most a block) into e[0 ..], and the greatest of them and m. */
-SL_INLINE float lanes_block_scores(const sl_attend_args *args, uint32_t begin, uint32_t end,
-                                   float *e, float m) {
-    uint32_t p = begin;
-    for (; p + 4 <= end; p += 4) {
-        const float *k = args->k + p * args->k_stride;
-        const float *const rows[4] = {k, k + args->k_stride, k + 2 * args->k_stride,
-                                      k + 3 * args->k_stride};
-        lanes_scores(e + (p - begin), args->q, rows, args->d, 4);
+/* Scores of n keys (at most a block), the first at k, into e[0 ..], and the greatest of them and m. */
+SL_INLINE float lanes_block_scores(const sl_attend_args *args, const float *k, uint32_t n, float *e,
+                                   float m) {
+    const size_t stride = args->k_stride;
+    uint32_t p = 0;
+    for (; p + 4 <= n; p += 4, k += 4 * stride) {
+        const float *const rows[4] = {k, k + stride, k + 2 * stride, k + 3 * stride};
+        lanes_scores(e + p, args->q, rows, args->d, 4);
     }
-    for (; p < end; p++) {
+    for (; p < n; p++, k += stride) {
         float scores[4];
-        const float *const rows[4] = {args->k + p * args->k_stride, NULL, NULL, NULL};
+        const float *const rows[4] = {k, NULL, NULL, NULL};
         lanes_scores(scores, args->q, rows, args->d, 1);
-        e[p - begin] = scores[0];
+        e[p] = scores[0];
     }
-    for (uint32_t i = 0; i < end - begin; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         e[i] = args->scale * e[i];
         m = e[i] > m ? e[i] : m;
     }
@@ -105,8 +104,8 @@ SL_INLINE void lanes_accumulate(float *acc, const float *v, size_t v_stride, con
 static void lanes_attend(const sl_attend_args *args) {
     const uint32_t d_v = args->d_v;
     float *acc = args->out;
-    float m = -INFINITY;
-    float l = 0.0f;
+    float m = args->sink ? *args->sink : -INFINITY;
+    float l = args->sink ? 1.0f : 0.0f;
     memset(acc, 0, d_v * sizeof(float));
     for (uint32_t block = args->first / SL_ATTEND_BLOCK; block * SL_ATTEND_BLOCK < args->end;
          block++) {
@@ -114,11 +113,14 @@ static void lanes_attend(const sl_attend_args *args) {
         const uint32_t begin = args->first > grid ? args->first : grid;
         const uint32_t end =
             args->end - grid < SL_ATTEND_BLOCK ? args->end : grid + SL_ATTEND_BLOCK;
+        // The rows of a block lie together in a ring too.
+        const size_t row = args->ring ? begin % args->ring : begin;
         float e[SL_ATTEND_BLOCK];
-        const float m_new = lanes_block_scores(args, begin, end, e, m);
+        const float m_new =
+            lanes_block_scores(args, args->k + row * args->k_stride, end - begin, e, m);
         const float shrink = ref_expf(m - m_new);
         l = sl__fmaf(l, shrink, lanes_block_weights(e, end - begin, m_new));
-        const float *v = args->v + begin * args->v_stride;
+        const float *v = args->v + row * args->v_stride;
         uint32_t i = 0;
         for (; i + SL_LANES * L_WIDE <= d_v; i += SL_LANES * L_WIDE) {
             lanes_accumulate(acc + i, v + i, args->v_stride, e, end - begin, shrink, L_WIDE,

@@ -28,6 +28,22 @@ static void lanes_axpy(float *y, float a, const float *x, size_t n) {
 #undef BODY
 }
 
+static void lanes_mul(float *y, const float *x, size_t n) {
+#define BODY(LOAD, STORE) STORE(y + i, l_mul(LOAD(y + i), LOAD(x + i)));
+    EACH_VECTOR(n, BODY)
+#undef BODY
+}
+
+SL_INLINE lanes l_clamp(lanes x, float limit) {
+    return l_min(l_set1(limit), l_max(l_set1(-limit), x));
+}
+
+static void lanes_clamp(float *y, float limit, size_t n) {
+#define BODY(LOAD, STORE) STORE(y + i, l_clamp(LOAD(y + i), limit));
+    EACH_VECTOR(n, BODY)
+#undef BODY
+}
+
 static void lanes_exp(float *y, const float *x, size_t n) {
 #define BODY(LOAD, STORE) STORE(y + i, l_exp(LOAD(x + i)));
     EACH_VECTOR(n, BODY)
@@ -42,6 +58,16 @@ static void lanes_silu_mul(float *y, const float *gate, const float *up, size_t 
 
 static void lanes_sigmoid_mul(float *y, const float *x, const float *gate, size_t n) {
 #define BODY(LOAD, STORE) STORE(y + i, l_mul(LOAD(x + i), l_sigmoid(LOAD(gate + i))));
+    EACH_VECTOR(n, BODY)
+#undef BODY
+}
+
+static void lanes_swiglu_clamped(float *y, const float *gate, const float *up, size_t n,
+                                 float limit, float alpha) {
+#define BODY(LOAD, STORE)                                                                          \
+    const lanes g = l_min(l_set1(limit), LOAD(gate + i));                                          \
+    const lanes u = l_clamp(LOAD(up + i), limit);                                                  \
+    STORE(y + i, l_mul(l_mul(g, l_sigmoid(l_mul(l_set1(alpha), g))), l_add(u, l_set1(1.0f))));
     EACH_VECTOR(n, BODY)
 #undef BODY
 }

@@ -25,11 +25,15 @@ static void lanes_table(sl_kernels *k) {
     k->l2_norm = lanes_l2_norm;
     k->add = lanes_add;
     k->axpy = lanes_axpy;
+    k->mul = lanes_mul;
+    k->clamp = lanes_clamp;
     k->exp = lanes_exp;
     k->silu_mul = lanes_silu_mul;
     k->sigmoid_mul = lanes_sigmoid_mul;
+    k->swiglu_clamped = lanes_swiglu_clamped;
     k->rope_half = lanes_rope_half;
     k->conv_silu = lanes_conv_silu;
+    k->conv = lanes_conv_plain;
     k->delta = lanes_delta;
     k->attend = lanes_attend;
 }

@@ -13,11 +13,15 @@ static float ref_dot(const float *q, const float *k, uint32_t d) {
     return sl__ref_tree(a);
 }
 
+static size_t ref_row(const sl_attend_args *args, uint32_t position) {
+    return args->ring ? position % args->ring : position;
+}
+
 void SL_REF(attend)(const sl_attend_args *args) {
     const uint32_t d_v = args->d_v;
     float *acc = args->out;
-    float m = -INFINITY;
-    float l = 0.0f;
+    float m = args->sink ? *args->sink : -INFINITY;
+    float l = args->sink ? 1.0f : 0.0f;
     for (uint32_t i = 0; i < d_v; i++) {
         acc[i] = 0.0f;
     }
@@ -30,7 +34,8 @@ void SL_REF(attend)(const sl_attend_args *args) {
         float e[SL_ATTEND_BLOCK];
         float m_new = m;
         for (uint32_t p = begin; p < end; p++) {
-            const float s = args->scale * ref_dot(args->q, args->k + p * args->k_stride, args->d);
+            const float s = args->scale *
+                            ref_dot(args->q, args->k + ref_row(args, p) * args->k_stride, args->d);
             e[p - grid] = s;
             m_new = s > m_new ? s : m_new;
         }
@@ -45,7 +50,7 @@ void SL_REF(attend)(const sl_attend_args *args) {
             acc[i] = acc[i] * shrink;
         }
         for (uint32_t p = begin; p < end; p++) {
-            const float *v = args->v + p * args->v_stride;
+            const float *v = args->v + ref_row(args, p) * args->v_stride;
             for (uint32_t i = 0; i < d_v; i++) {
                 acc[i] = sl__fmaf(e[p - grid], v[i], acc[i]);
             }

@@ -46,14 +46,22 @@ void SL_REF(l2_norm)(float *y, const float *x, uint32_t n, float eps, float scal
 
 void SL_REF(add)(float *y, const float *x, size_t n);
 void SL_REF(axpy)(float *y, float a, const float *x, size_t n);
+void SL_REF(mul)(float *y, const float *x, size_t n);
+void SL_REF(clamp)(float *y, float limit, size_t n);
 void SL_REF(exp)(float *y, const float *x, size_t n);
 void SL_REF(silu_mul)(float *y, const float *gate, const float *up, size_t n);
 void SL_REF(sigmoid_mul)(float *y, const float *x, const float *gate, size_t n);
+void SL_REF(swiglu_clamped)(float *y, const float *gate, const float *up, size_t n, float limit,
+                            float alpha);
 void SL_REF(rope_half)(float *x, const float *cos, const float *sin, uint32_t n_rot);
+void SL_REF(rope_pairs)(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
 void SL_REF(conv_silu)(float *y, size_t y_stride, const float *x, size_t x_stride, float *tail,
                        const float *taps, uint32_t width, uint32_t n_channels, uint32_t n_tokens,
                        uint32_t begin, uint32_t end);
+void SL_REF(conv)(float *y, size_t y_stride, const float *x, size_t x_stride, float *tail,
+                  const float *taps, uint32_t width, uint32_t n_channels, uint32_t n_tokens,
+                  uint32_t begin, uint32_t end);
 void SL_REF(delta_gates)(float *decay, float *beta, const float *a, const float *b,
                          const float *a_log, const float *dt_bias, uint32_t n);
 void SL_REF(delta)(const sl_delta_args *args);
