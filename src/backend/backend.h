@@ -27,20 +27,71 @@ typedef struct sl_product {
     size_t y_stride;
 } sl_product;
 
-/* The core of a softmax attention layer, between its projections. */
+/* A stack of matrices, one per head, each times that head's vector of every token:
+ *   y[t][h][r] = W[h * rows_per_head + r] x[t][h],  the bits of `product` with that head's rows alone.
+ * w may be a strip of the stack, which begins and ends anywhere: only its rows' results are written. */
+#define SL_HEAD_INPUTS_MAX 1024u
+typedef struct sl_head_product {
+    sl_matrix w; /* rows first_row .. of the stack; at most SL_HEAD_INPUTS_MAX columns */
+    uint32_t first_row, rows_per_head;
+    uint32_t n_tokens;
+    const float *x; /* x[t][h] at t * x_token_stride + h * x_head_stride */
+    size_t x_token_stride, x_head_stride;
+    float *y; /* likewise; y_head_stride >= rows_per_head */
+    size_t y_token_stride, y_head_stride;
+} sl_head_product;
+
+/* Rows per key/value head of the cache of a layer with a sliding window: enough for a ring, unless all
+ * n_ctx positions take no more. window 0: no window. Pure; plan, allocation and step agree by it. What a
+ * ring holds are the last positions: a sequence can go back by rows - window positions and no more. */
+static inline uint32_t sl_window_ring(uint32_t window, uint32_t n_ctx) {
+    uint64_t block = SL_ATTEND_BLOCK;
+    uint64_t rows = ((uint64_t)window + block - 1 + block - 1) / block * block;
+    return window == 0 || rows >= n_ctx ? n_ctx : (uint32_t)rows;
+}
+
+/* The core of a softmax attention layer, between its projections (biases are added already). In this
+ * order: norm, clamp, rotate queries and keys, clamp values; write the cache; attend; gate. */
 typedef struct sl_attention_step {
     uint32_t n_tokens, first_position;
     uint32_t n_heads, n_kv_heads, d_head, n_rot;
     float scale, norm_eps;
     bool gated;                   /* q holds, per head, d_head queries and then d_head gates */
     const float *q_norm, *k_norm; /* [d_head], or NULL: no norm */
+    bool norm_all_heads;          /* q_norm [n_heads * d_head], k_norm [n_kv_heads * d_head]: one
+                                     norm over all heads of a token (OLMoE); not with gated */
+    float clip;                   /* queries, keys, values to [-clip, clip]; 0: as they are */
+    bool rope_pairs;              /* rotate pairs (2i, 2i + 1) instead of (i, i + n_rot / 2) */
     const float *cos, *sin;       /* [n_tokens][n_rot / 2] */
+    const float *sinks;           /* [n_heads] logits without a value, or NULL */
+    uint32_t window;              /* positions visible to a query, its own included; 0: all */
     float *q;                     /* [T][n_heads][d_head * (gated ? 2 : 1)], changed in place */
-    float *k, *v;                 /* [T][n_kv_heads][d_head]; k is changed in place */
-    float *k_cache, *v_cache;     /* [n_kv_heads][n_ctx][d_head] of this layer */
+    float *k, *v;                 /* [T][n_kv_heads][d_head], changed in place */
+    float *k_cache, *v_cache;     /* [n_kv_heads][rows][d_head] of this layer */
     uint32_t n_ctx;
-    float *out; /* [T][n_heads][d_head] */
+    uint32_t ring; /* rows of the caches, sl_window_ring(window, n_ctx): a ring if less than n_ctx;
+                      0: n_ctx */
+    float *out;    /* [T][n_heads][d_head] */
 } sl_attention_step;
+
+/* The core of multi-head latent attention in its absorbed form (DeepSeek-V2): norm the latent, rotate
+ * queries and key, write the cache, attend. Queries enter as embed_q q_nope and the result leaves as
+ * sum p c, so head_product goes before (into query) and after (unembed_out, from out). */
+typedef struct sl_mla_step {
+    uint32_t n_tokens, first_position;
+    uint32_t n_heads, d_latent, d_nope, d_rope; /* d_latent + d_rope <= 1024 */
+    uint32_t n_ctx;
+    float scale, norm_eps;
+    bool rope_half;           /* rotate pairs (i, i + d_rope / 2) instead of (2i, 2i + 1) */
+    const float *latent_norm; /* [d_latent] */
+    const float *cos, *sin;   /* [T][d_rope / 2] */
+    const float *q;           /* [T][n_heads][d_nope + d_rope]: only the rope part is read */
+    const float *kv;          /* [T][d_latent + d_rope]: latent, rope key */
+    float *query;             /* [T][n_heads][d_latent + d_rope]: the latent part is the caller's,
+                                 the rope part is written here */
+    float *cache;             /* [n_ctx][d_latent + d_rope]: normed latent, rotated rope key */
+    float *out;               /* [T][n_heads][d_latent] */
+} sl_mla_step;
 
 /* The core of a gated delta rule layer, between its projections. */
 typedef struct sl_delta_step {
@@ -60,6 +111,17 @@ typedef struct sl_delta_step {
     float *out;                   /* [T][n_v_heads][d_v] */
 } sl_delta_step;
 
+/* The core of a gated short convolution (LFM2), between its projections:
+ *   u = B * x;  c = causal depthwise convolution of u (+ bias);  out = C * c. */
+typedef struct sl_short_conv_step {
+    uint32_t n_tokens, n_channels, width; /* width in 2..8 */
+    const float *taps;                    /* [width][n_channels] */
+    const float *bias;                    /* [n_channels], or NULL */
+    float *bcx;                           /* [T][3 * n_channels]: B, C, x; B becomes u */
+    float *tail;                          /* [width - 1][n_channels], the last u, in and out */
+    float *out;                           /* [T][n_channels] */
+} sl_short_conv_step;
+
 typedef struct sl_backend_ops {
     const char *name;
     /* y[t] = RMS norm of x[t] with weight w[d]; y may be x. */
@@ -67,6 +129,11 @@ typedef struct sl_backend_ops {
                  uint32_t d, float eps);
     void (*add)(sl_backend *be, float *y, const float *x, size_t n);
     void (*silu_mul)(sl_backend *be, float *y, const float *gate, const float *up, size_t n);
+    /* y[t][i] += bias[i] for rows of n. */
+    void (*add_rows)(sl_backend *be, float *y, const float *bias, uint32_t n_tokens, uint32_t n);
+    /* g = min(gate, limit), u = up clamped to [-limit, limit]: g sigmoid(alpha g) (u + 1). */
+    void (*swiglu_clamped)(sl_backend *be, float *y, const float *gate, const float *up, size_t n,
+                           float limit, float alpha);
     /* y[rows[i]] = fmaf(a[i], x[i], y[rows[i]]) over rows of d; rows are distinct; NULL: i itself. */
     void (*scatter_add)(sl_backend *be, float *y, const float *x, const float *a,
                         const uint32_t *rows, uint32_t n, uint32_t d);
@@ -78,7 +145,10 @@ typedef struct sl_backend_ops {
     void (*pack)(sl_backend *be, sl_packed *p, const float *x, size_t x_stride, uint32_t n,
                  uint32_t n_inputs);
     void (*product)(sl_backend *be, sl_packed *p, const sl_product *list, uint32_t n);
+    void (*head_product)(sl_backend *be, const sl_head_product *product);
     void (*attention)(sl_backend *be, const sl_attention_step *step);
+    void (*mla)(sl_backend *be, const sl_mla_step *step);
+    void (*short_conv)(sl_backend *be, const sl_short_conv_step *step);
     void (*delta)(sl_backend *be, const sl_delta_step *step);
 } sl_backend_ops;
 

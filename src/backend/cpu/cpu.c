@@ -1,34 +1,10 @@
-/* The CPU back end: each operation is cut into parts that threads claim. A part is large enough that
- * claiming it costs little, and never cuts through a sum. */
-#include "backend/cpu/cpu.h"
-
+/* The CPU back end: its table, rows and elements, products. */
+#include <assert.h>
 #include <string.h>
 
-#define PART_WEIGHTS                                                                               \
-    ((uint64_t)1 << 17) /* weights times columns, about 5 us: worth a part of their own */
-#define PART_FLOATS ((size_t)1 << 14) /* the same for elementwise work */
-#define ROW_UNIT 16u                  /* rows that stay together in a product */
+#include "backend/cpu/cpu_internal.h"
 
-static sl_cpu_backend *cpu(sl_backend *be) {
-    return (sl_cpu_backend *)be;
-}
-
-static uint32_t threads(const sl_cpu_backend *c) {
-    return sl_pool_threads(c->pool);
-}
-
-// Parts for n units of work of which `per_part` are worth a part; at most a few for each thread.
-static uint32_t parts_for(const sl_cpu_backend *c, uint64_t n, uint64_t per_part) {
-    uint64_t parts = n / (per_part ? per_part : 1);
-    uint64_t most = (uint64_t)threads(c) * 4;
-    parts = parts > most ? most : parts;
-    return threads(c) == 1 || parts == 0 ? 1 : (uint32_t)parts;
-}
-
-static void slice(uint64_t n, uint32_t parts, uint32_t part, uint64_t *begin, uint64_t *end) {
-    *begin = n * part / parts;
-    *end = n * (part + 1) / parts;
-}
+#define ROW_UNIT 16u /* rows that stay together in a product */
 
 /* ---- rows and elements ---------------------------------------------------------------------- */
 
@@ -39,7 +15,7 @@ typedef struct element_job {
     float *y;
     const float *x, *w, *a;
     const uint32_t *rows;
-    float eps;
+    float eps, limit, alpha;
 } element_job;
 
 static void norm_part(void *ctx, uint32_t part, uint32_t thread) {
@@ -87,6 +63,40 @@ static void cpu_silu_mul(sl_backend *be, float *y, const float *gate, const floa
     element_job j = {.k = &c->k, .n_elements = n, .y = y, .x = gate, .a = up};
     j.parts = parts_for(c, n, PART_FLOATS / 4);
     sl_pool_run(c->pool, j.parts, silu_mul_part, &j);
+}
+
+static void add_rows_part(void *ctx, uint32_t part, uint32_t thread) {
+    const element_job *j = ctx;
+    uint64_t begin, end;
+    (void)thread;
+    slice(j->n, j->parts, part, &begin, &end);
+    for (uint64_t t = begin; t < end; t++)
+        j->k->add(j->y + t * j->d, j->x, j->d);
+}
+
+static void cpu_add_rows(sl_backend *be, float *y, const float *bias, uint32_t n_tokens,
+                         uint32_t n) {
+    sl_cpu_backend *c = cpu(be);
+    element_job j = {.k = &c->k, .n = n_tokens, .d = n, .y = y, .x = bias};
+    j.parts = parts_for(c, (uint64_t)n_tokens * n, PART_FLOATS);
+    sl_pool_run(c->pool, j.parts, add_rows_part, &j);
+}
+
+static void swiglu_clamped_part(void *ctx, uint32_t part, uint32_t thread) {
+    const element_job *j = ctx;
+    uint64_t begin, end;
+    (void)thread;
+    slice(j->n_elements, j->parts, part, &begin, &end);
+    j->k->swiglu_clamped(j->y + begin, j->x + begin, j->a + begin, end - begin, j->limit, j->alpha);
+}
+
+static void cpu_swiglu_clamped(sl_backend *be, float *y, const float *gate, const float *up,
+                               size_t n, float limit, float alpha) {
+    sl_cpu_backend *c = cpu(be);
+    element_job j = {
+        .k = &c->k, .n_elements = n, .y = y, .x = gate, .a = up, .limit = limit, .alpha = alpha};
+    j.parts = parts_for(c, n, PART_FLOATS / 4);
+    sl_pool_run(c->pool, j.parts, swiglu_clamped_part, &j);
 }
 
 static void scatter_part(void *ctx, uint32_t part, uint32_t thread) {
@@ -215,203 +225,82 @@ static void cpu_product(sl_backend *be, sl_packed *p, const sl_product *list, ui
     }
 }
 
-/* ---- attention ------------------------------------------------------------------------------ */
+/* ---- products per head ---------------------------------------------------------------------- */
 
-typedef struct attention_job {
+#define HEAD_COLUMNS (2 * SL_TILE) /* tokens whose inputs are packed at a time */
+
+typedef struct head_product_job {
     const sl_kernels *k;
-    const sl_attention_step *s;
+    const sl_head_product *p;
     uint32_t parts;
-} attention_job;
+} head_product_job;
 
-// Norm and rotate queries and keys of some tokens, and put keys and values into the cache.
-static void attention_prepare(void *ctx, uint32_t part, uint32_t thread) {
-    const attention_job *j = ctx;
-    const sl_attention_step *s = j->s;
-    uint64_t begin, end;
-    uint32_t d = s->d_head, q_width = s->gated ? 2 * d : d;
-    (void)thread;
-    slice(s->n_tokens, j->parts, part, &begin, &end);
-    for (uint64_t t = begin; t < end; t++) {
-        const float *cos = s->cos + t * (s->n_rot / 2), *sin = s->sin + t * (s->n_rot / 2);
-        size_t position = s->first_position + t;
-        for (uint32_t h = 0; h < s->n_heads; h++) {
-            float *q = s->q + (t * s->n_heads + h) * q_width;
-            if (s->q_norm)
-                j->k->rms_norm(q, q, s->q_norm, d, s->norm_eps);
-            j->k->rope_half(q, cos, sin, s->n_rot);
-        }
-        for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-            float *k = s->k + (t * s->n_kv_heads + h) * d;
-            const float *v = s->v + (t * s->n_kv_heads + h) * d;
-            if (s->k_norm)
-                j->k->rms_norm(k, k, s->k_norm, d, s->norm_eps);
-            j->k->rope_half(k, cos, sin, s->n_rot);
-            size_t at = ((size_t)h * s->n_ctx + position) * d;
-            memcpy(s->k_cache + at, k, d * sizeof(float));
-            memcpy(s->v_cache + at, v, d * sizeof(float));
-        }
+// Rows begin..end-1 of the strip, all of one head. Each thread packs what it needs on its stack.
+static void head_rows(const sl_kernels *k, const sl_head_product *p, uint32_t head, uint32_t begin,
+                      uint32_t end) {
+    SL_ALIGNED(64) float xp[HEAD_COLUMNS * SL_HEAD_INPUTS_MAX];
+    SL_ALIGNED(64) float lane_sums[HEAD_COLUMNS * SL_HEAD_INPUTS_MAX / SL_BLOCK * SL_LANES];
+    SL_ALIGNED(64) float group_sums[HEAD_COLUMNS * SL_HEAD_INPUTS_MAX / 32];
+    const sl_matrix_shape *shape = &p->w.shape;
+    const float *x = p->x + head * p->x_head_stride;
+    // Row r of the strip is row first_row + r - head * rows_per_head of the head.
+    float *y = p->y + head * (p->y_head_stride - p->rows_per_head) + p->first_row;
+    for (uint32_t t = 0; t < p->n_tokens; t += HEAD_COLUMNS) {
+        uint32_t n = SL_MIN(p->n_tokens - t, HEAD_COLUMNS);
+        k->pack(x + t * p->x_token_stride, p->x_token_stride, n, shape->cols, xp, lane_sums);
+        if (shape->group)
+            k->group_sums(lane_sums, n, shape->cols, shape->group, group_sums);
+        const sl_columns columns = {n, shape->cols, shape->group, xp, group_sums};
+        k->product[shape->dtype](&p->w, begin, end, &columns, y + t * p->y_token_stride,
+                                 p->y_token_stride);
     }
 }
 
-// One query head at a time; the pairs of (token, head) are split over the threads.
-static void attention_attend(void *ctx, uint32_t part, uint32_t thread) {
-    const attention_job *j = ctx;
-    const sl_attention_step *s = j->s;
+static void head_product_part(void *ctx, uint32_t part, uint32_t thread) {
+    const head_product_job *j = ctx;
+    const sl_head_product *p = j->p;
     uint64_t begin, end;
-    uint32_t d = s->d_head, q_width = s->gated ? 2 * d : d, share = s->n_heads / s->n_kv_heads;
+    uint32_t rows = p->w.shape.rows;
     (void)thread;
-    slice((uint64_t)s->n_tokens * s->n_heads, j->parts, part, &begin, &end);
-    for (uint64_t i = begin; i < end; i++) {
-        uint64_t t = i / s->n_heads, h = i % s->n_heads;
-        const float *q = s->q + i * q_width;
-        size_t kv = h / share * (size_t)s->n_ctx * d;
-        sl_attend_args args = {
-            .q = q,
-            .k = s->k_cache + kv,
-            .v = s->v_cache + kv,
-            .out = s->out + i * d,
-            .k_stride = d,
-            .v_stride = d,
-            .d = d,
-            .d_v = d,
-            .first = 0,
-            .end = s->first_position + (uint32_t)t + 1,
-            .scale = s->scale,
-        };
-        j->k->attend(&args);
-        if (s->gated)
-            j->k->sigmoid_mul(args.out, args.out, q + d, d);
+    slice((rows + ROW_UNIT - 1) / ROW_UNIT, j->parts, part, &begin, &end);
+    uint32_t row = (uint32_t)begin * ROW_UNIT, row_end = (uint32_t)SL_MIN(end * ROW_UNIT, rows);
+    while (row < row_end) {
+        uint32_t head = (p->first_row + row) / p->rows_per_head;
+        uint32_t next = (head + 1) * p->rows_per_head - p->first_row;
+        next = SL_MIN(next, row_end);
+        head_rows(j->k, p, head, row, next);
+        row = next;
     }
 }
 
-static void cpu_attention(sl_backend *be, const sl_attention_step *s) {
+static void cpu_head_product(sl_backend *be, const sl_head_product *p) {
     sl_cpu_backend *c = cpu(be);
-    attention_job j = {.k = &c->k, .s = s};
-    uint64_t elements = (uint64_t)s->n_tokens * s->n_heads * s->d_head;
-    j.parts = parts_for(c, elements, PART_FLOATS);
-    sl_pool_run(c->pool, j.parts, attention_prepare, &j);
-    j.parts = parts_for(c, elements * (s->first_position + s->n_tokens), PART_FLOATS * 4);
-    sl_pool_run(c->pool, j.parts, attention_attend, &j);
+    assert(p->w.shape.cols <= SL_HEAD_INPUTS_MAX && p->y_head_stride >= p->rows_per_head);
+    head_product_job j = {.k = &c->k, .p = p};
+    j.parts = parts_for(c, (uint64_t)p->w.shape.rows * p->w.shape.cols * p->n_tokens, PART_WEIGHTS);
+    sl_pool_run(c->pool, j.parts, head_product_part, &j);
 }
 
-/* ---- gated delta rule ----------------------------------------------------------------------- */
-
-typedef struct delta_job {
-    const sl_kernels *k;
-    const sl_delta_step *s;
-    uint32_t parts, n_channels, slices;
-} delta_job;
-
-static void delta_conv(void *ctx, uint32_t part, uint32_t thread) {
-    const delta_job *j = ctx;
-    const sl_delta_step *s = j->s;
-    uint64_t begin, end;
-    (void)thread;
-    slice(j->n_channels / 16, j->parts, part, &begin, &end);
-    begin *= 16;
-    end = part + 1 == j->parts ? j->n_channels : end * 16;
-    j->k->conv_silu(s->mixed, j->n_channels, s->qkv, j->n_channels, s->tail, s->taps, s->conv_width,
-                    j->n_channels, s->n_tokens, (uint32_t)begin, (uint32_t)end);
-}
-
-// Gates, and the unit length of queries and keys, token by token.
-static void delta_prepare(void *ctx, uint32_t part, uint32_t thread) {
-    const delta_job *j = ctx;
-    const sl_delta_step *s = j->s;
-    uint64_t begin, end;
-    float q_scale = 1.0f / __builtin_sqrtf((float)s->d_k);
-    (void)thread;
-    slice(s->n_tokens, j->parts, part, &begin, &end);
-    for (uint64_t t = begin; t < end; t++) {
-        size_t gates = t * s->n_v_heads;
-        j->k->delta_gates(s->decay + gates, s->beta + gates, s->a + gates, s->b + gates, s->a_log,
-                          s->dt_bias, s->n_v_heads);
-        float *q = s->mixed + t * j->n_channels;
-        for (uint32_t h = 0; h < s->n_k_heads; h++, q += s->d_k)
-            j->k->l2_norm(q, q, s->d_k, 1e-6f, q_scale);
-        for (uint32_t h = 0; h < s->n_k_heads; h++, q += s->d_k)
-            j->k->l2_norm(q, q, s->d_k, 1e-6f, 1.0f);
-    }
-}
-
-// Slices of state columns are independent of each other, over all tokens.
-static void delta_recur(void *ctx, uint32_t part, uint32_t thread) {
-    const delta_job *j = ctx;
-    const sl_delta_step *s = j->s;
-    uint64_t begin, end;
-    uint32_t share = s->n_v_heads / s->n_k_heads;
-    (void)thread;
-    slice((uint64_t)s->n_v_heads * j->slices, j->parts, part, &begin, &end);
-    while (begin < end) {
-        uint32_t h = (uint32_t)(begin / j->slices), first = (uint32_t)(begin % j->slices);
-        uint32_t last = (uint32_t)SL_MIN(first + (end - begin), j->slices);
-        const float *q = s->mixed + (size_t)(h / share) * s->d_k;
-        sl_delta_args args = {
-            .state = s->state + h * sl_delta_state_floats(s->d_k, s->d_v),
-            .q = q,
-            .k = q + (size_t)s->n_k_heads * s->d_k,
-            .v = s->mixed + 2 * (size_t)s->n_k_heads * s->d_k + (size_t)h * s->d_v,
-            .decay = s->decay + h,
-            .beta = s->beta + h,
-            .o = s->out + (size_t)h * s->d_v,
-            .q_stride = j->n_channels,
-            .k_stride = j->n_channels,
-            .v_stride = j->n_channels,
-            .o_stride = (size_t)s->n_v_heads * s->d_v,
-            .gate_stride = s->n_v_heads,
-            .n_tokens = s->n_tokens,
-            .d_k = s->d_k,
-            .d_v = s->d_v,
-            .slice_begin = first,
-            .slice_end = last,
-        };
-        j->k->delta(&args);
-        begin += last - first;
-    }
-}
-
-static void delta_finish(void *ctx, uint32_t part, uint32_t thread) {
-    const delta_job *j = ctx;
-    const sl_delta_step *s = j->s;
-    uint64_t begin, end;
-    (void)thread;
-    slice((uint64_t)s->n_tokens * s->n_v_heads, j->parts, part, &begin, &end);
-    for (uint64_t i = begin; i < end; i++) {
-        float *o = s->out + i * s->d_v;
-        j->k->rms_norm_gated(o, o, s->norm, s->z + i * s->d_v, s->d_v, s->norm_eps);
-    }
-}
-
-static void cpu_delta(sl_backend *be, const sl_delta_step *s) {
-    sl_cpu_backend *c = cpu(be);
-    delta_job j = {.k = &c->k, .s = s};
-    j.n_channels = 2 * s->n_k_heads * s->d_k + s->n_v_heads * s->d_v;
-    j.slices = sl_delta_slices(s->d_v);
-    uint64_t mixed = (uint64_t)s->n_tokens * j.n_channels,
-             out = (uint64_t)s->n_tokens * s->n_v_heads * s->d_v;
-    j.parts = parts_for(c, mixed, PART_FLOATS / 4);
-    sl_pool_run(c->pool, j.parts, delta_conv, &j);
-    j.parts = parts_for(c, mixed, PART_FLOATS);
-    sl_pool_run(c->pool, j.parts, delta_prepare, &j);
-    j.parts = parts_for(c, out * s->d_k, PART_WEIGHTS);
-    sl_pool_run(c->pool, j.parts, delta_recur, &j);
-    j.parts = parts_for(c, out, PART_FLOATS / 4);
-    sl_pool_run(c->pool, j.parts, delta_finish, &j);
-}
+/* ---- the table ------------------------------------------------------------------------------ */
 
 static const sl_backend_ops cpu_ops = {
     .name = "cpu",
     .norm = cpu_norm,
     .add = cpu_add,
     .silu_mul = cpu_silu_mul,
+    .add_rows = cpu_add_rows,
+    .swiglu_clamped = cpu_swiglu_clamped,
     .scatter_add = cpu_scatter_add,
     .sigmoid = cpu_sigmoid,
     .exp = cpu_exp,
     .row = cpu_row,
     .pack = cpu_pack,
     .product = cpu_product,
-    .attention = cpu_attention,
-    .delta = cpu_delta,
+    .head_product = cpu_head_product,
+    .attention = sl__cpu_attention,
+    .mla = sl__cpu_mla,
+    .short_conv = sl__cpu_short_conv,
+    .delta = sl__cpu_delta,
 };
 
 void sl_cpu_backend_init(sl_cpu_backend *be, sl_cpu_level level, sl_pool *pool) {
