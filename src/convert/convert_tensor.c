@@ -173,7 +173,7 @@ static sl_status gather_rows(sl_tensor_writer *w, const sl_matrix_source *s, uin
     if (!s->affine && sl_dtype_is_quantized(s->shape.dtype))
         return quantize_strip(w, s, first, rows, layout, err);
     const uint64_t row_bytes[3] = {layout->row_code_bytes, layout->row_scale_bytes,
-                                   layout->row_scale_bytes};
+                                   layout->row_bias_bytes};
     uint8_t *to = w->packed;
     for (unsigned part = 0; part < (s->affine ? 3u : 1u); part++) {
         size_t n = (size_t)(rows * row_bytes[part]);
@@ -208,8 +208,8 @@ sl_status sl__write_embedding(sl_tensor_writer *w, const sl_matrix_source *s,
                    (size_t)layout.row_code_bytes);
             memcpy(record + embed->scales_at, scales + i * layout.row_scale_bytes,
                    (size_t)layout.row_scale_bytes);
-            memcpy(record + embed->biases_at, biases + i * layout.row_scale_bytes,
-                   (size_t)layout.row_scale_bytes);
+            memcpy(record + embed->biases_at, biases + i * layout.row_bias_bytes,
+                   (size_t)layout.row_bias_bytes);
         }
         if ((st = sl_store_block_put(w->out, first * embed->stride, w->raw,
                                      (size_t)(rows * embed->stride), err)))

@@ -82,14 +82,12 @@ static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uin
     const sl_matrix_layout *l = &w->layout;
     const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
     const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
-                                                l->row_scale_bytes};
+                                                l->row_bias_bytes};
     uint64_t base = t->store->tensors[w->index].offset, at = 0;
     memset(s, 0, sizeof(*s));
     s->first_row = first_row;
     s->n_rows = n_rows;
-    const uint32_t n_parts = l->row_scale_bytes ? SL_STRIP_PARTS : 1;
-    s->n_parts = n_parts;
-    for (uint32_t i = 0; i < n_parts; i++) {
+    for (uint32_t i = 0; i < SL_STRIP_PARTS && row_bytes[i]; i++) {
         uint64_t offset = base + part_at[i] + first_row * row_bytes[i],
                  bytes = n_rows * row_bytes[i];
         uint64_t from = offset / SL_PAGE * SL_PAGE;
@@ -101,6 +99,7 @@ static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uin
                                 .buf = buffer + at};
         at += span_max(bytes);
         sl_reader_submit(t->reader, &s->reads[i]);
+        s->n_parts++;
     }
 }
 
@@ -144,10 +143,10 @@ static sl_status stream(sl_trunk_source *source, const sl_weight *w,
         sl_matrix m = {.shape = w->shape};
         m.shape.rows = s->n_rows;
         m.codes = t->strips[which] + s->at[0] + s->skip[0];
-        if (s->n_parts > 1) {
+        if (s->n_parts > 1)
             m.scales = t->strips[which] + s->at[1] + s->skip[1];
+        if (s->n_parts > 2)
             m.biases = t->strips[which] + s->at[2] + s->skip[2];
-        }
         use(ctx, &m, s->first_row);
     }
     return SL_OK;

@@ -29,7 +29,7 @@
 typedef struct sl_columns {
     uint32_t n;              /* columns */
     uint32_t n_inputs;       /* K */
-    uint32_t group;          /* the group that group_sums is for; unused for dense weights */
+    uint32_t group;          /* the group that group_sums is for; only affine weights use both */
     const float *xp;         /* [n * blocks * 128], 64-byte aligned, as above */
     const float *group_sums; /* [n][sl_group_stride(K, group)], 64-byte aligned, padded with +0 */
 } sl_columns;
@@ -104,7 +104,8 @@ typedef struct sl_kernels {
      * x->group == w->shape.group. Reads nothing outside the matrix. */
     void (*product[SL_DTYPE_COUNT])(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                                     const sl_columns *x, float *y, size_t y_stride);
-    /* out[cols] = row `row` of a matrix, widened: fmaf(code, scale, bias) for affine weights. */
+    /* out[cols] = row `row` of a matrix, widened: fmaf(code, scale, bias) for affine weights, code value
+     * times scale for MXFP4. */
     void (*row)(const sl_matrix *w, uint32_t row, float *out);
 
     /* y = x * (1 / sqrt(mean(x^2) + eps)) * w, over n elements. y may be x.

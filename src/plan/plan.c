@@ -58,7 +58,8 @@ bool sl_plan_tensor_can_stream(const sl_store_tensor *t) {
 }
 
 uint32_t sl_plan_strip_rows(const sl_matrix_layout *l, uint32_t n_rows, uint64_t strip_bytes) {
-    uint64_t slack = SL_STRIP_PARTS * 2 * SL_PAGE, row = l->row_code_bytes + 2 * l->row_scale_bytes;
+    uint64_t slack = SL_STRIP_PARTS * 2 * SL_PAGE;
+    uint64_t row = l->row_code_bytes + l->row_scale_bytes + l->row_bias_bytes;
     uint64_t rows = strip_bytes > slack ? (strip_bytes - slack) / row : 0;
     return (uint32_t)SL_MIN(SL_MAX(rows, 1u), n_rows);
 }
@@ -67,12 +68,12 @@ uint64_t sl_plan_streamed_bytes(const sl_store_tensor *t, uint64_t strip_bytes) 
     const sl_matrix_layout *l = &t->layout;
     const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
     const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
-                                                l->row_scale_bytes};
+                                                l->row_bias_bytes};
     uint32_t step = sl_plan_strip_rows(l, t->shape.rows, strip_bytes);
     uint64_t sum = 0;
     for (uint32_t row = 0; row < t->shape.rows; row += step) {
         uint32_t n = SL_MIN(step, t->shape.rows - row);
-        for (uint32_t i = 0; i < (l->row_scale_bytes ? SL_STRIP_PARTS : 1u); i++) {
+        for (uint32_t i = 0; i < SL_STRIP_PARTS && row_bytes[i]; i++) {
             uint64_t from = t->offset + part_at[i] + row * row_bytes[i];
             sum += page_up(from + n * row_bytes[i]) - from / SL_PAGE * SL_PAGE;
         }
@@ -117,7 +118,8 @@ static trunk_sums sum_trunk(const sl_store *store) {
             s.head += bytes;
         else
             s.matrices += bytes;
-        s.row_max = SL_MAX(s.row_max, t->layout.row_code_bytes + 2 * t->layout.row_scale_bytes);
+        s.row_max = SL_MAX(s.row_max, t->layout.row_code_bytes + t->layout.row_scale_bytes +
+                                          t->layout.row_bias_bytes);
     }
     return s;
 }

@@ -67,7 +67,7 @@ sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out,
     // Codes of a row end at a multiple of 4 bytes: groups are of 32 inputs or more.
     out->scales_at = layout.row_code_bytes;
     out->biases_at = out->scales_at + layout.row_scale_bytes;
-    out->row_bytes = out->biases_at + layout.row_scale_bytes;
+    out->row_bytes = out->biases_at + layout.row_bias_bytes;
     out->stride = SL_ALIGN_UP(out->row_bytes, EMBED_ALIGN);
     return SL_OK;
 }
@@ -82,12 +82,12 @@ void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix 
 
 void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row) {
     const uint8_t *base = record;
-    bool affine = sl_dtype_is_quantized(layout->shape.dtype);
+    sl_dtype dtype = layout->shape.dtype;
     row->shape = layout->shape;
     row->shape.rows = 1;
     row->codes = base + layout->codes_at;
-    row->scales = affine ? base + layout->scales_at : NULL;
-    row->biases = affine ? base + layout->biases_at : NULL;
+    row->scales = sl_dtype_is_quantized(dtype) ? base + layout->scales_at : NULL;
+    row->biases = sl_dtype_is_affine(dtype) ? base + layout->biases_at : NULL;
 }
 
 /* ---- a store's numbers ----------------------------------------------------------------------- */

@@ -3,17 +3,20 @@
 
 #include <string.h>
 
+typedef enum kind { PLAIN, SCALED, AFFINE } kind;
+
 static const struct {
     const char *name;
     uint8_t bits;
-    bool quantized;
+    uint8_t kind;
 } dtypes[SL_DTYPE_COUNT] = {
-    [SL_DTYPE_F32] = {"f32", 32, false},   [SL_DTYPE_F16] = {"f16", 16, false},
-    [SL_DTYPE_BF16] = {"bf16", 16, false}, [SL_DTYPE_U32] = {"u32", 32, false},
-    [SL_DTYPE_I32] = {"i32", 32, false},   [SL_DTYPE_U8] = {"u8", 8, false},
-    [SL_DTYPE_Q2] = {"q2", 2, true},       [SL_DTYPE_Q3] = {"q3", 3, true},
-    [SL_DTYPE_Q4] = {"q4", 4, true},       [SL_DTYPE_Q5] = {"q5", 5, true},
-    [SL_DTYPE_Q6] = {"q6", 6, true},       [SL_DTYPE_Q8] = {"q8", 8, true},
+    [SL_DTYPE_F32] = {"f32", 32, PLAIN},   [SL_DTYPE_F16] = {"f16", 16, PLAIN},
+    [SL_DTYPE_BF16] = {"bf16", 16, PLAIN}, [SL_DTYPE_F8_E4M3] = {"f8_e4m3", 8, PLAIN},
+    [SL_DTYPE_U32] = {"u32", 32, PLAIN},   [SL_DTYPE_I32] = {"i32", 32, PLAIN},
+    [SL_DTYPE_U8] = {"u8", 8, PLAIN},      [SL_DTYPE_Q2] = {"q2", 2, AFFINE},
+    [SL_DTYPE_Q3] = {"q3", 3, AFFINE},     [SL_DTYPE_Q4] = {"q4", 4, AFFINE},
+    [SL_DTYPE_Q5] = {"q5", 5, AFFINE},     [SL_DTYPE_Q6] = {"q6", 6, AFFINE},
+    [SL_DTYPE_Q8] = {"q8", 8, AFFINE},     [SL_DTYPE_MXFP4] = {"mxfp4", 4, SCALED},
 };
 
 const char *sl_dtype_name(sl_dtype dtype) {
@@ -35,12 +38,16 @@ unsigned sl_dtype_bits(sl_dtype dtype) {
 }
 
 bool sl_dtype_is_quantized(sl_dtype dtype) {
-    return dtypes[dtype].quantized;
+    return dtypes[dtype].kind != PLAIN;
+}
+
+bool sl_dtype_is_affine(sl_dtype dtype) {
+    return dtypes[dtype].kind == AFFINE;
 }
 
 bool sl_dtype_quantized(unsigned bits, sl_dtype *out) {
     for (unsigned i = 0; i < SL_DTYPE_COUNT; i++) {
-        if (dtypes[i].quantized && dtypes[i].bits == bits) {
+        if (dtypes[i].kind == AFFINE && dtypes[i].bits == bits) {
             *out = (sl_dtype)i;
             return true;
         }

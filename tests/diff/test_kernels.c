@@ -36,7 +36,8 @@ static void same(const level *l, const char *what, data_kind kind, uint64_t seed
 typedef struct product_case {
     sl_matrix w;
     uint32_t row_begin, row_end;
-    uint32_t n, n_inputs, group;
+    uint32_t n, n_inputs;
+    uint32_t group; /* of the sums of inputs: 0 where the weights have no biases */
     size_t y_stride;
     const float *x;
 } product_case;
@@ -50,7 +51,7 @@ static packed pack(const sl_kernels *k, const product_case *c, const float *x, u
     packed p = {.xp = guarded_floats(n * sl_pack_floats(c->n_inputs)),
                 .lane_sums = guarded_floats(n * sl_lane_floats(c->n_inputs))};
     k->pack(x, c->n_inputs, n, c->n_inputs, p.xp, p.lane_sums);
-    if (c->group != 0) {
+    if (c->group != 0) { // no sums where nobody may look at them
         p.group_sums = guarded_floats((size_t)n * sl_group_stride(c->n_inputs, c->group));
         k->group_sums(p.lane_sums, n, c->n_inputs, c->group, p.group_sums);
     }
@@ -73,6 +74,18 @@ static const void *random_scales(size_t n, sl_dtype dtype, data_kind kind) {
     return p;
 }
 
+/* Scales of MXFP4: never 255, which is refused before a kernel sees it. */
+static const unsigned char *random_exponents(size_t n, data_kind kind) {
+    unsigned char *p = guarded(n);
+    for (size_t i = 0; i < n; i++) {
+        p[i] = (unsigned char)(kind == DATA_SUBNORMAL  ? random_below(4)
+                               : kind == DATA_ORDINARY ? 120 + random_below(10)
+                               : random_below(16) == 0 ? random_below(2) * 254
+                                                       : random_below(255));
+    }
+    return p;
+}
+
 static sl_matrix random_matrix(sl_dtype dtype, uint32_t rows, uint32_t cols, uint32_t group,
                                data_kind kind) {
     static const sl_dtype scale_types[] = {SL_DTYPE_BF16, SL_DTYPE_F16, SL_DTYPE_F32};
@@ -86,16 +99,22 @@ static sl_matrix random_matrix(sl_dtype dtype, uint32_t rows, uint32_t cols, uin
         m.codes = random_scales((size_t)rows * cols, dtype, kind);
         return m;
     }
+    const bool affine = sl_dtype_is_affine(dtype);
     const unsigned bits = sl_dtype_bits(dtype);
     const size_t bytes = (size_t)rows * cols / 8 * bits;
     unsigned char *codes = guarded(bytes);
     for (size_t i = 0; i < bytes; i++) {
         codes[i] = (unsigned char)random_u64();
         if (kind == DATA_ZEROS && (bits == 4 || bits == 8) && random_below(4) != 0) {
-            codes[i] = bits == 4 ? 0x88 : 0x80; // codes at the centre: products of zero
+            codes[i] = bits == 4 ? 0x88 : 0x80; // the centre, or E2M1's -0: products of zero
         }
     }
     m.codes = codes;
+    if (!affine) {
+        m.shape.scale_dtype = SL_DTYPE_U8;
+        m.scales = random_exponents((size_t)rows * (cols / group), random_partner(kind));
+        return m;
+    }
     m.scales = random_scales((size_t)rows * (cols / group), scale_dtype, random_partner(kind));
     m.biases = random_scales((size_t)rows * (cols / group), scale_dtype, random_partner(kind));
     return m;
@@ -106,16 +125,17 @@ static product_case random_product(sl_dtype dtype, data_kind kind) {
     product_case c = {.n = columns[random_below(SL_COUNT(columns))]};
     const uint32_t rows = 1 + random_below(random_below(4) == 0 ? 70 : 13);
     if (sl_dtype_is_quantized(dtype)) {
-        c.group = 32u << random_below(3);
-        const uint32_t groups_max = random_below(8) == 0 ? 2048 / c.group : 640 / c.group;
-        c.n_inputs = c.group * (1 + random_below(groups_max));
+        const uint32_t group = sl_dtype_is_affine(dtype) ? 32u << random_below(3) : 32;
+        const uint32_t groups_max = random_below(8) == 0 ? 2048 / group : 640 / group;
+        c.group = sl_dtype_is_affine(dtype) ? group : 0;
+        c.n_inputs = group * (1 + random_below(groups_max));
     } else {
         c.n_inputs = random_below(2) == 0 ? 1 + random_below(700) : 64 * (1 + random_below(12));
     }
     c.row_begin = random_below(2) == 0 ? 0 : random_below(rows);
     c.row_end = random_below(2) == 0 ? rows : c.row_begin + random_below(rows - c.row_begin + 1);
     c.y_stride = rows + random_below(4);
-    c.w = random_matrix(dtype, rows, c.n_inputs, c.group,
+    c.w = random_matrix(dtype, rows, c.n_inputs, dtype == SL_DTYPE_MXFP4 ? 32 : c.group,
                         dtype == SL_DTYPE_F32 ? random_partner(kind) : kind);
     float *x = guarded_floats((size_t)c.n * c.n_inputs);
     random_floats(x, (size_t)c.n * c.n_inputs, kind);
@@ -195,6 +215,9 @@ static void products_q6(data_kind kind, uint64_t seed) {
 static void products_q8(data_kind kind, uint64_t seed) {
     products(SL_DTYPE_Q8, kind, seed);
 }
+static void products_mxfp4(data_kind kind, uint64_t seed) {
+    products(SL_DTYPE_MXFP4, kind, seed);
+}
 
 /* Sums that end at -0 tell every addition of +0 that the definition does not have, and every one that
  * it has: what is missing of a last block adds +0, the groups of a row that do not exist add nothing.
@@ -242,6 +265,43 @@ static void minus_zero(data_kind kind, uint64_t seed) {
     const bool negative = c.n_inputs % SL_BLOCK == 0 && (!centred || n_groups >= SL_LANES);
     CHECK(bits_of_float(y[0]) == (negative ? 0x80000000u : 0), "%a with %u inputs in groups of %u",
           (double)y[0], c.n_inputs, c.group);
+    for (size_t i = 0; i < n_levels; i++) {
+        product_at_level(&levels[i], &c, kind, seed, &p, y, (size_t)c.n * rows);
+    }
+}
+
+/* The same of MXFP4, whose lanes start from +0: there are no biases. Here c * x is -2^-100 or so, and a
+ * scale of 2^-127 rounds it to -0. */
+static void minus_zero_mxfp4(data_kind kind, uint64_t seed) {
+    product_case c = {.n = 1 + random_below(5), .n_inputs = 32 * (1 + random_below(50))};
+    const uint32_t rows = 1 + random_below(6);
+    const size_t n_weights = (size_t)rows * c.n_inputs;
+    unsigned char *codes = guarded(n_weights / 2);
+    unsigned char *scales = guarded(n_weights / 32);
+    float *x = guarded_floats((size_t)c.n * c.n_inputs);
+    for (size_t i = 0; i < n_weights / 2; i++) {
+        codes[i] = (unsigned char)((1 + random_below(7)) * 0x11);
+    }
+    memset(scales, 0, n_weights / 32);
+    for (size_t i = 0; i < (size_t)c.n * c.n_inputs; i++) {
+        x[i] = -0x1p-100f;
+    }
+    c.w = (sl_matrix){.shape = {.dtype = SL_DTYPE_MXFP4,
+                                .scale_dtype = SL_DTYPE_U8,
+                                .rows = rows,
+                                .cols = c.n_inputs,
+                                .group = 32},
+                      .codes = codes,
+                      .scales = scales};
+    c.row_end = rows;
+    c.y_stride = rows;
+    c.x = x;
+    const packed p = pack(&truth, &c, c.x, c.n);
+    float *y = guarded_floats((size_t)c.n * rows);
+    truth.product[SL_DTYPE_MXFP4](&c.w, 0, rows, &p.columns, y, rows);
+    const bool negative = c.n_inputs % SL_BLOCK == 0;
+    CHECK(bits_of_float(y[0]) == (negative ? 0x80000000u : 0), "%a with %u inputs", (double)y[0],
+          c.n_inputs);
     for (size_t i = 0; i < n_levels; i++) {
         product_at_level(&levels[i], &c, kind, seed, &p, y, (size_t)c.n * rows);
     }
@@ -686,7 +746,9 @@ int main(int argc, char **argv) {
                  {"products q5", products_q5},
                  {"products q6", products_q6},
                  {"products q8", products_q8},
+                 {"products mxfp4", products_mxfp4},
                  {"minus zero", minus_zero},
+                 {"minus zero mxfp4", minus_zero_mxfp4},
                  {"norms", norms},
                  {"elementwise", elementwise},
                  {"rope", rope},

@@ -321,6 +321,46 @@ static void codes_are_unpacked(void) {
     }
 }
 
+/* Every code with every scale, as a row and as the product with a unit vector: ldexp has the same value. */
+static void mxfp4_is_what_it_says(void) {
+    static const double magnitudes[8] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+    static SL_ALIGNED(64) float xp[SL_BLOCK], lane_sums[SL_LANES];
+    float x[32] = {0.0f}, row[32], y;
+    for (uint32_t scale = 0; scale < 255; scale++) {
+        const unsigned char e = (unsigned char)scale;
+        CHECK(sl_mxfp4_scales_valid(&e, 1), "scale %u", scale);
+        for (uint32_t code = 0; code < 16; code++) {
+            unsigned char codes[16];
+            memset(codes, (int)(code | (15 - code) << 4), sizeof(codes));
+            const sl_matrix w = {.shape = {.dtype = SL_DTYPE_MXFP4,
+                                           .scale_dtype = SL_DTYPE_U8,
+                                           .rows = 1,
+                                           .cols = 32,
+                                           .group = 32},
+                                 .codes = codes,
+                                 .scales = &e};
+            kernels->row(&w, 0, row);
+            for (uint32_t i = 0; i < 32; i++) {
+                const uint32_t is = i % 2 ? 15 - code : code;
+                const double exact = ldexp(magnitudes[is & 7], (int)scale - 127);
+                const float expected = (float)(is & 8 ? -exact : exact);
+                CHECK(bits_of_float(row[i]) == bits_of_float(expected),
+                      "scale %u code %u: %a, should be %a", scale, is, (double)row[i],
+                      (double)expected);
+                x[i] = 1.0f;
+                kernels->pack(x, 32, 1, 32, xp, lane_sums);
+                const sl_columns column = {.n = 1, .n_inputs = 32, .xp = xp};
+                kernels->product[SL_DTYPE_MXFP4](&w, 0, 1, &column, &y, 1);
+                CHECK(y == expected, "level %s, scale %u code %u input %u: %a, should be %a",
+                      kernels->level, scale, is, i, (double)y, (double)expected);
+                x[i] = 0.0f;
+            }
+        }
+    }
+    const unsigned char invalid[3] = {0, 254, 255};
+    CHECK(sl_mxfp4_scales_valid(invalid, 2) && !sl_mxfp4_scales_valid(invalid, 3), "scale 255");
+}
+
 /* A product against the plain sum in double over the widened row. */
 static void products_are_sums(void) {
     enum { K = 448, ROWS = 5, N = 6 };
@@ -329,10 +369,14 @@ static void products_are_sums(void) {
     static float x[N * K], scales[ROWS * K / 64], biases[ROWS * K / 64], row[K], y[N * ROWS];
     static float weights[ROWS * K];
     static uint16_t halves[ROWS * K];
+    static unsigned char exponents[ROWS * K / 32];
     random_floats(x, N * K, DATA_ORDINARY);
     random_floats(weights, ROWS * K, DATA_ORDINARY);
     for (int i = 0; i < ROWS * K; i++) {
         halves[i] = (uint16_t)(bits_of_float(weights[i]) >> 16);
+    }
+    for (size_t i = 0; i < sizeof(exponents); i++) {
+        exponents[i] = (unsigned char)(110 + i % 17);
     }
     for (int i = 0; i < ROWS * K / 64; i++) {
         scales[i] = random_in(0.001f, 0.02f);
@@ -346,14 +390,17 @@ static void products_are_sums(void) {
         if (kernels->product[dtype] == NULL || dtype == SL_DTYPE_F16) { // F16: any bits are no data
             continue;
         }
-        const bool affine = sl_dtype_is_quantized((sl_dtype)dtype);
+        const bool fp4 = dtype == SL_DTYPE_MXFP4;
+        const bool affine = sl_dtype_is_affine((sl_dtype)dtype);
         const sl_matrix w = {.shape = {.dtype = (sl_dtype)dtype,
-                                       .scale_dtype = SL_DTYPE_F32,
+                                       .scale_dtype = fp4 ? SL_DTYPE_U8 : SL_DTYPE_F32,
                                        .rows = ROWS,
                                        .cols = K,
-                                       .group = affine ? 64 : 0},
+                                       .group = fp4      ? 32
+                                                : affine ? 64
+                                                         : 0},
                              .codes = dtype == SL_DTYPE_BF16 ? (const void *)halves : weights,
-                             .scales = scales,
+                             .scales = fp4 ? (const void *)exponents : scales,
                              .biases = biases};
         kernels->product[dtype](&w, 0, ROWS, &columns, y, ROWS);
         for (int r = 0; r < ROWS; r++) {
@@ -426,6 +473,7 @@ int main(int argc, char **argv) {
         clamped();
         attention();
         codes_are_unpacked();
+        mxfp4_is_what_it_says();
         products_are_sums();
         sl_cpu_level back;
         CHECK(sl_cpu_level_from_name(sl_cpu_level_name((sl_cpu_level)level), &back) &&

@@ -77,8 +77,48 @@ static void embedding_rows(void **state) {
     assert_int_equal(l.stride, 208);
     sl_embed_bind(&l, record, &m);
     assert_null(m.scales);
+    const sl_matrix_shape mxfp4 = {SL_DTYPE_MXFP4, SL_DTYPE_U8, 10, 96, 32};
+    assert_int_equal(sl_embed_layout_of(&mxfp4, &l, &err), SL_OK);
+    assert_int_equal(l.row_bytes, 51);
+    sl_embed_bind(&l, record, &m);
+    assert_ptr_equal(m.scales, record + 48);
+    assert_null(m.biases);
     const sl_matrix_shape bad = {SL_DTYPE_Q4, SL_DTYPE_BF16, 10, 100, 64};
     assert_int_equal(sl_embed_layout_of(&bad, &l, &err), SL_ERR_CORRUPT);
+}
+
+// gpt-oss: 2880 x 2880 are 4,147,200 bytes of codes, 259,200 of scales, and no biases.
+static void matrices_without_biases(void **state) {
+    (void)state;
+    sl_matrix_shape s = {SL_DTYPE_MXFP4, SL_DTYPE_U8, 2880, 2880, 32};
+    sl_matrix_layout l;
+    sl_matrix m;
+    sl_error err;
+    static const uint8_t block[1];
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_OK);
+    assert_int_equal(l.row_code_bytes, 1440);
+    assert_int_equal(l.row_scale_bytes, 90);
+    assert_int_equal(l.row_bias_bytes, 0);
+    assert_int_equal(l.scales_at, 4147200);
+    assert_int_equal(l.scales_bytes, 259200);
+    assert_int_equal(l.biases_bytes, 0);
+    assert_int_equal(l.bytes, 4147200 + 259200);
+    sl_matrix_bind(&m, &s, &l, block);
+    assert_non_null(m.scales);
+    assert_null(m.biases);
+    s.group = 64;
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_ERR_UNSUPPORTED);
+    s.group = 32, s.scale_dtype = SL_DTYPE_BF16;
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_ERR_UNSUPPORTED);
+    s.scale_dtype = SL_DTYPE_U8, s.cols = 2888;
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_ERR_CORRUPT);
+    s = (sl_matrix_shape){SL_DTYPE_Q4, SL_DTYPE_U8, 8, 64, 32};
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_ERR_UNSUPPORTED);
+    s = (sl_matrix_shape){SL_DTYPE_F8_E4M3, SL_DTYPE_F32, 8, 64, 0};
+    assert_int_equal(sl_matrix_layout_of(&s, &l, &err), SL_ERR_UNSUPPORTED);
+    sl_dtype dtype;
+    assert_true(sl_dtype_quantized(4, &dtype) && dtype == SL_DTYPE_Q4);
+    assert_true(sl_dtype_from_name("mxfp4", &dtype) && dtype == SL_DTYPE_MXFP4);
 }
 
 /* Blocks put part by part are the same bytes and checksum whether they fit the window or not, padding and
@@ -421,6 +461,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_of_a_large_model),
         cmocka_unit_test(embedding_rows),
+        cmocka_unit_test(matrices_without_biases),
         cmocka_unit_test(blocks_do_not_depend_on_the_window),
         cmocka_unit_test(edited_manifests_are_refused),
         cmocka_unit_test(a_damaged_manifest_is_refused),

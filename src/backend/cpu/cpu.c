@@ -197,7 +197,12 @@ static void product_part(void *ctx, uint32_t part, uint32_t thread) {
     }
 }
 
-// Products of one group size (0: dense weights).
+// The group whose sums of the inputs a product needs: of affine weights, else 0.
+static uint32_t sums_group(const sl_matrix_shape *s) {
+    return sl_dtype_is_affine(s->dtype) ? s->group : 0;
+}
+
+// Products that need the same group sums, or none (0).
 static void product_run(sl_cpu_backend *c, sl_packed *p, const sl_product *list, uint32_t n,
                         uint32_t group) {
     if (group && p->group != group) {
@@ -218,9 +223,10 @@ static void product_run(sl_cpu_backend *c, sl_packed *p, const sl_product *list,
 static void cpu_product(sl_backend *be, sl_packed *p, const sl_product *list, uint32_t n) {
     for (uint32_t i = 0; i < n;) {
         uint32_t end = i + 1;
-        while (end < n && list[end].w.shape.group == list[i].w.shape.group)
+        uint32_t group = sums_group(&list[i].w.shape);
+        while (end < n && sums_group(&list[end].w.shape) == group)
             end++;
-        product_run(cpu(be), p, list + i, end - i, list[i].w.shape.group);
+        product_run(cpu(be), p, list + i, end - i, group);
         i = end;
     }
 }

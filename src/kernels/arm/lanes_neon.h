@@ -117,14 +117,16 @@ SL_INLINE void l_tree4(float *out, const lanes v[4]) {
 
 /* vcvt depends on FPCR.AHP. Exponent and fraction in their new place make a float that is 2^112 too
  * small, subnormals included; infinities and NaNs get the exponent that is theirs. */
-SL_INLINE float32x4_t l_widen_f16(uint16x4_t halves) {
-    const uint32x4_t h = vmovl_u16(halves);
+SL_INLINE float32x4_t l_half4(uint32x4_t h) {
     const uint32x4_t magnitude = vshlq_n_u32(vandq_u32(h, vdupq_n_u32(0x7fff)), 13);
     const uint32x4_t sign = vshlq_n_u32(vandq_u32(h, vdupq_n_u32(0x8000)), 16);
     const uint32x4_t special =
         vandq_u32(vcgeq_u32(magnitude, vdupq_n_u32(0x7c00u << 13)), vdupq_n_u32(0x7f800000));
     const float32x4_t f = vmulq_f32(vreinterpretq_f32_u32(magnitude), vdupq_n_f32(0x1p112f));
     return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(f), vorrq_u32(sign, special)));
+}
+SL_INLINE float32x4_t l_widen_f16(uint16x4_t halves) {
+    return l_half4(vmovl_u16(halves));
 }
 
 SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
@@ -143,6 +145,14 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     }
     return (lanes){{l_widen_f16(vget_low_u16(lo)), l_widen_f16(vget_high_u16(lo)),
                     l_widen_f16(vget_low_u16(hi)), l_widen_f16(vget_high_u16(hi))}};
+}
+
+SL_INLINE lanes l_exponents(const void *p, uint32_t n) {
+    float out[SL_LANES] = {0.0f};
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = sl__widen_e8m0(((const unsigned char *)p)[i]);
+    }
+    return l_load(out);
 }
 
 SL_INLINE lanes l_spread(const float *s, uint32_t group) {
@@ -197,6 +207,10 @@ SL_INLINE words w_bits(lanes v) {
 }
 SL_INLINE lanes l_bits(words v) {
     return (lanes){L_ONE(vreinterpretq_f32_u32, v)};
+}
+
+SL_INLINE lanes l_half(words w) {
+    return (lanes){L_ONE(l_half4, w)};
 }
 
 SL_INLINE void w_deal2(const void *p, words out[2]) {

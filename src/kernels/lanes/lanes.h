@@ -15,6 +15,8 @@
  *   l_tree4(out, v)            the same of v[0..3], into out[0..3]
  *   l_widen(p, dtype, at, n)   elements at .. at+n-1 of an F32, F16 or BF16 array, then +0;
  *                              n >= 1
+ *   l_exponents(p, n)          2^(u - 127) of the n bytes at p, then +0; touches n bytes only; n >= 1
+ *   l_half(w)                  the F16 in the low 16 bits of each word
  *   l_spread(s, group)         lane i: s[8i / group], group 32, 64 or 128; reads s[0..3]
  *   w_set1(u)  w_load(p)  w_and(a, b)  w_add(a, b)  w_sub(a, b)  w_shl(a, n)  w_shr(a, n)  w_sar(a, n)
  *   w_keep_or(a, mask, bits) = (a & mask) | bits

@@ -7,8 +7,19 @@
 
 /* How a type's weights are laid out. The widths that are no power of two, and 2 bits, share one piece of
  * code; program pages count against every budget. */
-typedef enum lanes_layout { LANES_F32, LANES_BF16, LANES_Q4, LANES_Q8, LANES_ODD } lanes_layout;
+typedef enum lanes_layout {
+    LANES_F32,
+    LANES_F16,
+    LANES_BF16,
+    LANES_MXFP4,
+    LANES_Q4,
+    LANES_Q8,
+    LANES_ODD
+} lanes_layout;
 
+SL_INLINE bool lanes_quantized(lanes_layout layout) {
+    return layout >= LANES_MXFP4;
+}
 SL_INLINE bool lanes_affine(lanes_layout layout) {
     return layout >= LANES_Q4;
 }
@@ -27,7 +38,15 @@ SL_INLINE lanes lanes_code(words w, unsigned bits, unsigned at) {
     return l_sub(l_bits(coded), l_set1(sl__float_of_bits(one) + (float)(1u << (bits - 1))));
 }
 
-/* w[j], lane i: weight (dense) or centred code (affine) of input 8i + j of a block. */
+/* The E2M1 code at bits 4j .. 4j+3 of each word. Its bits in the places of f32 make a number that is 2^126
+ * too small, subnormals included. */
+SL_INLINE lanes lanes_fp4(words w, int j) {
+    const words magnitude = 4 * j < 22 ? w_shl(w, 22 - 4 * j) : w_shr(w, 4 * j - 22);
+    const words sign = w_and(w_shl(w, 28 - 4 * j), w_set1(0x80000000u));
+    return l_mul(l_bits(w_keep_or(magnitude, w_set1(0x01c00000u), sign)), l_set1(0x1p126f));
+}
+
+/* w[j], lane i: weight (dense), value of the code (mxfp4) or centred code (affine) of input 8i + j of a block. */
 SL_INLINE void lanes_weights(const unsigned char *block, lanes_layout layout, unsigned bits,
                              lanes w[8]) {
     words raw[8];
@@ -40,12 +59,27 @@ SL_INLINE void lanes_weights(const unsigned char *block, lanes_layout layout, un
             w[j] = l_bits(raw[j]);
         }
         return;
+    case LANES_F16:
+        w_deal4(block, 16, raw);
+        SL_UNROLL
+        for (int t = 0; t < 4; t++) {
+            w[2 * t] = l_half(raw[t]);
+            w[2 * t + 1] = l_half(w_shr(raw[t], 16));
+        }
+        return;
     case LANES_BF16:
         w_deal4(block, 16, raw);
         SL_UNROLL
         for (int t = 0; t < 4; t++) {
             w[2 * t] = l_bits(w_shl(raw[t], 16));
             w[2 * t + 1] = l_bits(w_and(raw[t], w_set1(0xffff0000u)));
+        }
+        return;
+    case LANES_MXFP4:
+        raw[0] = w_load(block);
+        SL_UNROLL
+        for (int j = 0; j < 8; j++) {
+            w[j] = lanes_fp4(raw[0], j);
         }
         return;
     case LANES_Q4:
@@ -117,6 +151,15 @@ SL_INLINE void lanes_biases(const sl_matrix *w, size_t row_groups, uint32_t n_gr
     }
 }
 
+/* Scales of the groups g .. g+15 of a row, +0 past its last. */
+SL_INLINE lanes lanes_scales(const sl_matrix *w, size_t row_groups, uint32_t g, uint32_t n_groups,
+                             lanes_layout layout) {
+    const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+    return layout == LANES_MXFP4
+               ? l_exponents((const unsigned char *)w->scales + row_groups + g, part)
+               : l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part);
+}
+
 /* One row with the n columns of a tile. Scales are widened for 16 groups at a time. */
 SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
                          const float *group_sums, lanes_layout layout, unsigned bits, int n,
@@ -124,16 +167,16 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     const uint32_t n_inputs = w->shape.cols;
     const uint32_t group = w->shape.group;
     const size_t block_bytes = lanes_block_bytes(bits);
-    const bool affine = lanes_affine(layout);
-    const uint32_t n_groups = affine ? n_inputs / group : 0;
-    const uint32_t groups_per_block = affine ? SL_BLOCK / group : 0;
+    const bool quantized = lanes_quantized(layout);
+    const uint32_t n_groups = quantized ? n_inputs / group : 0;
+    const uint32_t groups_per_block = quantized ? SL_BLOCK / group : 0;
     const size_t row_groups = (size_t)row * n_groups;
     const size_t row_bytes = (size_t)n_inputs * block_bytes / SL_BLOCK;
     const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * row_bytes;
     const size_t codes_left = (size_t)(w->shape.rows - row) * row_bytes;
     float scales[SL_LANES + 4] = {0.0f}; // l_spread may look at four from any of the 16
     lanes a[SL_TILE];
-    if (affine) {
+    if (lanes_affine(layout)) {
         const float centre = (float)(1u << (bits - 1));
         lanes_biases(w, row_groups, n_groups, centre, group_sums, sl_group_stride(n_inputs, group),
                      n, a);
@@ -147,20 +190,19 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
         const unsigned char *block = codes + (size_t)b * block_bytes;
         unsigned char last[4 * SL_BLOCK];
         lanes weights[8], p[SL_TILE];
-        // Affine blocks may read on into the next row, whose codes meet inputs and scales of +0.
+        // Blocks of codes may read on into the next row, whose codes meet inputs and scales of +0.
         const size_t block_end = (size_t)b * block_bytes + lanes_block_reach(layout, bits);
-        const size_t readable = affine ? codes_left : row_bytes;
+        const size_t readable = quantized ? codes_left : row_bytes;
         if (block_end > readable) {
             memset(last, 0, sizeof(last));
             block = memcpy(last, block, readable - (size_t)b * block_bytes);
         }
         lanes_weights(block, layout, bits, weights);
         lanes_block_products(weights, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, p);
-        if (affine) {
+        if (quantized) {
             const uint32_t g = b * groups_per_block;
             if (g % SL_LANES == 0) {
-                const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
-                l_store(scales, l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part));
+                l_store(scales, lanes_scales(w, row_groups, g, n_groups, layout));
             }
             const lanes scale = l_spread(scales + g % SL_LANES, group);
             SL_UNROLL
@@ -176,7 +218,8 @@ SL_INLINE void lanes_row(const sl_matrix *w, uint32_t row, const float *tile,
     }
     SL_UNROLL
     for (int c = 0; c < n; c++) {
-        if (affine && n_inputs % SL_BLOCK != 0) { // lanes without inputs add +0, whatever was read
+        if (quantized &&
+            n_inputs % SL_BLOCK != 0) { // lanes without inputs add +0, whatever was read
             a[c] = l_first(n_inputs % SL_BLOCK / 8, a[c], l_add(a[c], l_zero()));
         }
         y[c] = l_tree(a[c]);
@@ -219,6 +262,7 @@ SL_INLINE void lanes_product(const sl_matrix *w, uint32_t row_begin, uint32_t ro
         lanes_product(w, row_begin, row_end, x, y, y_stride, layout, bits);                        \
     }
 LANES_PRODUCT(f32, LANES_F32, 32)
+LANES_PRODUCT(f16, LANES_F16, 16)
 LANES_PRODUCT(bf16, LANES_BF16, 16)
 LANES_PRODUCT(q8, LANES_Q8, 8)
 LANES_PRODUCT(odd, LANES_ODD, sl_dtype_bits(w->shape.dtype))

@@ -14,6 +14,7 @@
 static void lanes_table(sl_kernels *k) {
     k->pack = lanes_pack;
     k->product[SL_DTYPE_F32] = lanes_product_f32;
+    k->product[SL_DTYPE_F16] = lanes_product_f16;
     k->product[SL_DTYPE_BF16] = lanes_product_bf16;
     k->product[SL_DTYPE_Q2] = lanes_product_odd;
     k->product[SL_DTYPE_Q3] = lanes_product_odd;

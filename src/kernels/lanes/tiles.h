@@ -14,18 +14,20 @@ SL_INLINE uint32_t sl_panel_rows(size_t row_bytes, uint32_t step) {
     return rows < step ? step : rows > 1u << 20 ? 1u << 20 : (uint32_t)rows;
 }
 
-/* Ask for the first codes, scales and biases of a range of rows. An expert comes cold, and as small
+/* Ask for the first codes, scales and biases, if any, of a range of rows. An expert comes cold, and as small
  * products go its three streams would wait for memory one after the other. */
 SL_INLINE void sl_prefetch_rows(const sl_matrix *w, uint32_t row, size_t row_bytes) {
     for (size_t at = 0; at < 2048; at += 64) {
         __builtin_prefetch((const char *)w->codes + row * row_bytes + at);
     }
     if (w->shape.group != 0) {
-        const size_t scale_bytes = w->shape.scale_dtype == SL_DTYPE_F32 ? 4 : 2;
+        const size_t scale_bytes = sl_dtype_bits(w->shape.scale_dtype) / 8;
         const size_t first = (size_t)row * (w->shape.cols / w->shape.group) * scale_bytes;
         for (size_t at = 0; at < 384; at += 64) {
             __builtin_prefetch((const char *)w->scales + first + at);
-            __builtin_prefetch((const char *)w->biases + first + at);
+            if (w->biases) {
+                __builtin_prefetch((const char *)w->biases + first + at);
+            }
         }
     }
 }

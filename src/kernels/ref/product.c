@@ -3,10 +3,11 @@
  * Every weight type is one story: lane i of block b owns inputs 128b + 8i .. 128b + 8i + 7. Its eight
  * products are chained, p = w_0 x_0, p = fmaf(w_j, x_j, p), and the lane takes p in once per block:
  *   affine  w_j = code - C with C = 2^(bits-1);  a = fmaf(scale, p, a)
+ *   mxfp4   w_j the code's value, E2M1;          a = fmaf(2^(scale - 127), p, a)
  *   dense   w_j the weight itself;               a = a + p
  * Affine lanes start from the biases: a_{g mod 16} = fmaf(B_g, xsum_g, a_{g mod 16}), g ascending from
- * +0, B_g = fmaf(C, scale_g, bias_g). What lies past the last input counts as x = +0 with code C,
- * scale +0, weight +0. */
+ * +0, B_g = fmaf(C, scale_g, bias_g); the others from +0. What lies past the last input counts as x = +0
+ * with w_j = +0 and scale +0. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
@@ -70,6 +71,40 @@ static inline void ref_affine(const sl_matrix *w, uint32_t row_begin, uint32_t r
                     for (uint32_t j = 0; j < 8; j++) {
                         const int32_t code = (int32_t)(eight >> (bits * j) & mask);
                         const float c = at < n_inputs ? (float)(code - centre) : 0.0f;
+                        const float xj = xb[j * xc.step + i];
+                        p = j == 0 ? c * xj : sl__fmaf(c, xj, p);
+                    }
+                    a[i] = sl__fmaf(scale, p, a[i]);
+                }
+            }
+            y[column * y_stride + row] = sl__ref_tree(a);
+        }
+    }
+}
+
+SL_REF_PRODUCT(mxfp4) {
+    const uint32_t n_inputs = w->shape.cols;
+    const uint32_t group = w->shape.group;
+    for (uint32_t row = row_begin; row < row_end; row++) {
+        const unsigned char *codes = (const unsigned char *)w->codes + (size_t)row * (n_inputs / 2);
+        const unsigned char *scales =
+            (const unsigned char *)w->scales + (size_t)row * (n_inputs / group);
+        for (uint32_t column = 0; column < x->n; column++) {
+            const ref_column xc = ref_column_of(x, column);
+            float a[SL_LANES] = {0.0f};
+            for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
+                const float *xb = xc.x + (size_t)8 * b * xc.step;
+                for (uint32_t i = 0; i < SL_LANES; i++) {
+                    const uint32_t at = SL_BLOCK * b + 8 * i;
+                    uint64_t eight = 0;
+                    float scale = 0.0f;
+                    if (at < n_inputs) {
+                        eight = ref_eight_codes(codes + at / 2, 4);
+                        scale = sl__widen_e8m0(scales[at / group]);
+                    }
+                    float p = 0.0f;
+                    for (uint32_t j = 0; j < 8; j++) {
+                        const float c = sl__widen_fp4(eight >> (4 * j) & 15);
                         const float xj = xb[j * xc.step + i];
                         p = j == 0 ? c * xj : sl__fmaf(c, xj, p);
                     }
@@ -151,6 +186,11 @@ void SL_REF(row)(const sl_matrix *w, uint32_t row, float *out) {
     for (uint32_t i = 0; i < s->cols; i++) {
         const uint64_t eight = ref_eight_codes(codes + (size_t)i / 8 * bits, bits);
         const uint32_t code = eight >> (bits * (i % 8)) & ((1u << bits) - 1);
+        if (s->dtype == SL_DTYPE_MXFP4) {
+            const unsigned char *scales = w->scales;
+            out[i] = sl__widen_fp4(code) * sl__widen_e8m0(scales[row_groups + i / s->group]);
+            continue;
+        }
         const float scale = sl__widen(w->scales, s->scale_dtype, row_groups + i / s->group);
         const float bias = sl__widen(w->biases, s->scale_dtype, row_groups + i / s->group);
         out[i] = sl__fmaf((float)code, scale, bias);

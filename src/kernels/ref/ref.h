@@ -37,6 +37,7 @@ SL_REF_PRODUCT(q4);
 SL_REF_PRODUCT(q5);
 SL_REF_PRODUCT(q6);
 SL_REF_PRODUCT(q8);
+SL_REF_PRODUCT(mxfp4);
 void SL_REF(row)(const sl_matrix *w, uint32_t row, float *out);
 
 void SL_REF(rms_norm)(float *y, const float *x, const float *w, uint32_t n, float eps);

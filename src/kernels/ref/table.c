@@ -17,6 +17,7 @@ void SL_REF(table)(sl_kernels *k) {
                 [SL_DTYPE_Q5] = SL_REF(product_q5),
                 [SL_DTYPE_Q6] = SL_REF(product_q6),
                 [SL_DTYPE_Q8] = SL_REF(product_q8),
+                [SL_DTYPE_MXFP4] = SL_REF(product_mxfp4),
             },
         .row = SL_REF(row),
         .rms_norm = SL_REF(rms_norm),

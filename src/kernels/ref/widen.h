@@ -1,4 +1,4 @@
-/* Exact widening of 16-bit floats, and unaligned little-endian loads. Weights come from files, so
+/* Exact widening of small floats, and unaligned little-endian loads. Weights come from files, so
  * nothing here assumes an alignment. */
 #ifndef SL_KERNELS_REF_WIDEN_H
 #define SL_KERNELS_REF_WIDEN_H
@@ -37,6 +37,18 @@ static inline float sl__widen_f16(uint16_t h) {
         return sl__float_of_bits(sign | sl__bits_of_float(magnitude));
     }
     return sl__float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+/* 2^(e - 127), for e = 0 a subnormal. 255 is no scale and comes out infinite. */
+static inline float sl__widen_e8m0(uint8_t e) {
+    return sl__float_of_bits(e == 0 ? 0x00400000u : (uint32_t)e << 23);
+}
+
+/* E2M1: bit 3 the sign, bits 2 and 1 the exponent, bit 0 the fraction. */
+static inline float sl__widen_fp4(uint32_t code) {
+    static const float values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    return values[code];
 }
 
 /* Element `at` of an array of F32, F16 or BF16, as f32. */

@@ -6,5 +6,6 @@
 void sl__avx512_table(sl_kernels *k) {
     lanes_table(k);
     k->product[SL_DTYPE_Q4] = sl__avx512_product_q4;
+    k->product[SL_DTYPE_MXFP4] = sl__avx512_product_mxfp4;
     k->level = "avx512";
 }

@@ -105,8 +105,7 @@ SL_INLINE __m256 l_widen_bf16(__m128i halves) {
 }
 /* F16C is not part of the level. Exponent and fraction in their new place make a float that is 2^112 too
  * small, subnormals included; infinities and NaNs get the exponent that is theirs. */
-SL_INLINE __m256 l_widen_f16(__m128i halves) {
-    const __m256i h = _mm256_cvtepu16_epi32(halves);
+SL_INLINE __m256 l_half8(__m256i h) {
     const __m256i magnitude = _mm256_slli_epi32(_mm256_and_si256(h, _mm256_set1_epi32(0x7fff)), 13);
     const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(h, _mm256_set1_epi32(0x8000)), 16);
     const __m256i last_finite = _mm256_set1_epi32((0x7c00 << 13) - 1);
@@ -114,6 +113,9 @@ SL_INLINE __m256 l_widen_f16(__m128i halves) {
         _mm256_and_si256(_mm256_cmpgt_epi32(magnitude, last_finite), _mm256_set1_epi32(0x7f800000));
     const __m256 f = _mm256_mul_ps(_mm256_castsi256_ps(magnitude), _mm256_set1_ps(0x1p112f));
     return _mm256_or_ps(f, _mm256_castsi256_ps(_mm256_or_si256(sign, special)));
+}
+SL_INLINE __m256 l_widen_f16(__m128i halves) {
+    return l_half8(_mm256_cvtepu16_epi32(halves));
 }
 
 /* n 16-bit elements, 1 <= n <= 16, then zeros: dwords are loaded under a mask, and the last element,
@@ -139,6 +141,20 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     }
     return (lanes){l_widen_f16(_mm256_castsi256_si128(halves)),
                    l_widen_f16(_mm256_extracti128_si256(halves, 1))};
+}
+
+/* n of 8 exponents, n <= 8; what is missing becomes +0. */
+SL_INLINE __m256 l_exponents8(__m128i bytes, int32_t n) {
+    const __m256i e = _mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes), 23);
+    const __m256i least = _mm256_set1_epi32(0x00400000); // 2^-127
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_max_epi32(e, least), l_mask8(n)));
+}
+SL_INLINE lanes l_exponents(const void *p, uint32_t n) {
+    unsigned char part[16] = {0};
+    const void *from = n == 16 ? p : memcpy(part, p, n);
+    const __m128i bytes = _mm_loadu_si128(from);
+    return (lanes){l_exponents8(bytes, (int32_t)n),
+                   l_exponents8(_mm_srli_si128(bytes, 8), (int32_t)n - 8)};
 }
 
 SL_INLINE lanes l_spread(const float *s, uint32_t group) {
@@ -186,6 +202,10 @@ SL_INLINE words w_bits(lanes v) {
 }
 SL_INLINE lanes l_bits(words v) {
     return (lanes){_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)};
+}
+
+SL_INLINE lanes l_half(words w) {
+    return (lanes){l_half8(w.lo), l_half8(w.hi)};
 }
 
 /* 16 bytes at p and 16 at q, in the two parts of one register. */

@@ -99,6 +99,12 @@ SL_INLINE lanes l_widen(const void *p, sl_dtype dtype, size_t at, uint32_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
+SL_INLINE lanes l_exponents(const void *p, uint32_t n) {
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(l_mask(n), p));
+    const __m512i least = _mm512_set1_epi32(0x00400000); // 2^-127
+    return _mm512_castsi512_ps(_mm512_maskz_max_epi32(l_mask(n), _mm512_slli_epi32(e, 23), least));
+}
+
 SL_INLINE lanes l_spread(const float *s, uint32_t group) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i index = _mm512_srli_epi32(lane, group == 128 ? 4 : group == 64 ? 3 : 2);
@@ -137,6 +143,10 @@ SL_INLINE words w_bits(lanes v) {
 }
 SL_INLINE lanes l_bits(words v) {
     return _mm512_castsi512_ps(v);
+}
+
+SL_INLINE lanes l_half(words w) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(w));
 }
 
 /* Dwords 2i and 2i+1 of two registers. */

@@ -1,4 +1,4 @@
-/* Products of 4-bit weights in AVX2: a few rows at a time with the columns of a tile, lanes 0-7 and then
+/* Products of 4-bit weights (affine, and MXFP4) in AVX2: a few rows at a time with the columns of a tile, lanes 0-7 and then
  * lanes 8-15 of each block, so that the chains of one half fit the sixteen registers: 2 rows x 4
  * columns, or 4 rows x 1. The lanes' sums stay in the first cache. See product_q4_avx512.c for the rest. */
 #include "kernels/x86/lanes_avx2.h"
@@ -7,19 +7,65 @@
 
 #define ROWS_MAX 4
 
-/* Half a block: the tile's chains, then their turn in the sums. A centred code is a four-bit number in
- * two's complement once its top bit is flipped, so shifts extend its sign: no constants, no registers.
- * `codes` come with those bits flipped. */
+typedef enum q4_type { Q4_AFFINE, Q4_MXFP4 } q4_type;
+
+/* Two of a row's eight codes in each word. An E2M1 value is a BF16: bytes are looked up, its upper half in
+ * one table and its lower in another, and put together. */
+typedef struct q4_pairs {
+    __m256i of[4]; /* codes 0 and 2; 4 and 6; 1 and 3; 5 and 7 */
+} q4_pairs;
+
+SL_INLINE void q4_pair_up(__m256i codes, __m256i pairs[2]) {
+    const __m256i upper = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0x00, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, (char)0x80, (char)0xbf,
+                      (char)0xbf, (char)0xbf, (char)0xc0, (char)0xc0, (char)0xc0, (char)0xc0));
+    const __m256i lower = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0x00, 0x00, (char)0x80, (char)0xc0, 0x00, 0x40, (char)0x80, (char)0xc0, 0x00,
+                      0x00, (char)0x80, (char)0xc0, 0x00, 0x40, (char)0x80, (char)0xc0));
+    const __m256i l = _mm256_shuffle_epi8(lower, codes);
+    const __m256i u = _mm256_shuffle_epi8(upper, codes);
+    const __m256 a = _mm256_castsi256_ps(_mm256_unpacklo_epi8(l, u)); // words 0, 1 of each part
+    const __m256 b = _mm256_castsi256_ps(_mm256_unpackhi_epi8(l, u)); // words 2, 3
+    pairs[0] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    pairs[1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+}
+
+SL_INLINE q4_pairs q4_pairs_of(__m256i codes) {
+    const __m256i low = _mm256_set1_epi8(15);
+    q4_pairs p;
+    q4_pair_up(_mm256_and_si256(codes, low), p.of);
+    q4_pair_up(_mm256_and_si256(_mm256_srli_epi32(codes, 4), low), p.of + 2);
+    return p;
+}
+
+/* Code j of each word. Affine: a centred code is a four-bit number in two's complement once its top bit is
+ * flipped, so shifts extend its sign: no constants, no registers. `codes` come with those bits flipped. */
+SL_INLINE __m256 q4_code(__m256i codes, const q4_pairs *pairs, int j, q4_type type) {
+    if (type == Q4_AFFINE) {
+        const __m256i top = _mm256_slli_epi32(codes, 28 - 4 * j);
+        return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 28));
+    }
+    const __m256i pair = pairs->of[j % 2 * 2 + j / 4];
+    return _mm256_castsi256_ps(j / 2 % 2 == 0
+                                   ? _mm256_slli_epi32(pair, 16)
+                                   : _mm256_and_si256(pair, _mm256_set1_epi32((int)0xffff0000u)));
+}
+
+/* Half a block: the tile's chains, then their turn in the sums. */
 SL_INLINE void q4_half(const __m256i codes[ROWS_MAX], const __m256 scales[ROWS_MAX], int rows,
-                       const float *x, int n, float *sums) {
+                       const float *x, int n, q4_type type, float *sums) {
     __m256 p[ROWS_MAX][SL_TILE];
+    q4_pairs pairs[ROWS_MAX];
+    SL_UNROLL
+    for (int r = 0; r < rows && type == Q4_MXFP4; r++) {
+        pairs[r] = q4_pairs_of(codes[r]);
+    }
     SL_UNROLL
     for (int j = 0; j < 8; j++) {
         __m256 code[ROWS_MAX];
         SL_UNROLL
         for (int r = 0; r < rows; r++) {
-            const __m256i top = _mm256_slli_epi32(codes[r], 28 - 4 * j);
-            code[r] = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 28));
+            code[r] = q4_code(codes[r], &pairs[r], j, type);
         }
         SL_UNROLL
         for (int k = 0; k < n; k++) {
@@ -74,11 +120,11 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     }
 }
 
-/* Codes of half h of block b of each row, their top bits flipped; words past the last input are eight
- * centred 0. */
+/* Codes of half h of block b of each row, affine ones with their top bits flipped; words past the last
+ * input are eight times 0. */
 SL_INLINE void q4_codes(__m256i c[ROWS_MAX], const char *const rows[ROWS_MAX], int n_rows, size_t b,
-                        int h, uint32_t n_words) {
-    const __m256i flip = _mm256_set1_epi32((int)0x88888888u);
+                        int h, uint32_t n_words, q4_type type) {
+    const __m256i flip = _mm256_set1_epi32(type == Q4_AFFINE ? (int)0x88888888u : 0);
     const size_t at = b * 64 + 32 * (unsigned)h;
     if (n_words >= 16) {
         SL_UNROLL
@@ -93,6 +139,14 @@ SL_INLINE void q4_codes(__m256i c[ROWS_MAX], const char *const rows[ROWS_MAX], i
         const __m256i some = _mm256_maskload_epi32((const int *)(rows[r] + at), present);
         c[r] = _mm256_and_si256(_mm256_xor_si256(some, flip), present);
     }
+}
+
+/* Scales of the groups g .. g+15 of a row, +0 past its last. */
+SL_INLINE lanes q4_chunk(const sl_matrix *w, size_t row_groups, uint32_t g, uint32_t n_groups,
+                         q4_type type) {
+    const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+    return type == Q4_MXFP4 ? l_exponents((const char *)w->scales + row_groups + g, part)
+                            : l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part);
 }
 
 /* Scales of half h of a block of each row; chunk[r][g] is that of the block's first group. */
@@ -115,12 +169,12 @@ SL_INLINE void q4_scales(__m256 scales[ROWS_MAX], float (*chunk)[SL_LANES], int 
 
 /* Rows row .. row + n_rows - 1, at most `rows`; what is missing repeats the first and is dropped. */
 SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int rows,
-                       const float *tile, const float *group_sums, int n, float *y,
+                       const float *tile, const float *group_sums, int n, q4_type type, float *y,
                        size_t y_stride) {
     SL_ALIGNED(64) float sums[8 * SL_LANES]; // rows * n <= 8
     float chunk[ROWS_MAX][SL_LANES];         // scales of 16 groups
     const uint32_t n_inputs = w->shape.cols;
-    const uint32_t group = w->shape.group;
+    const uint32_t group = type == Q4_MXFP4 ? 32 : w->shape.group;
     const uint32_t n_groups = n_inputs / group;
     const size_t row_bytes = n_inputs / 2;
     const size_t ahead = SL_ALIGN_UP(2048, (unsigned)rows * row_bytes);
@@ -131,18 +185,24 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
         const uint32_t at = (uint32_t)r < n_rows ? row + (uint32_t)r : row;
         codes[r] = (const char *)w->codes + at * row_bytes;
         row_groups[r] = (size_t)at * n_groups;
-        q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
-                  sums + r * n * 16, chunk[r]);
+        if (type == Q4_AFFINE) {
+            q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
+                      sums + r * n * 16, chunk[r]);
+            continue;
+        }
+        l_store(chunk[r], q4_chunk(w, row_groups[r], 0, n_groups, type));
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            l_store(sums + (r * n + k) * 16, l_zero());
+        }
     }
     for (uint32_t b = 0; b < sl_blocks(n_inputs); b++) {
         const uint32_t g = b * (SL_BLOCK / group);
         const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
         if (g % SL_LANES == 0 && g > 0) {
-            const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
             SL_UNROLL
             for (int r = 0; r < rows; r++) {
-                const sl_dtype dtype = w->shape.scale_dtype;
-                l_store(chunk[r], l_widen(w->scales, dtype, row_groups[r] + g, part));
+                l_store(chunk[r], q4_chunk(w, row_groups[r], g, n_groups, type));
             }
         }
         SL_UNROLL
@@ -161,9 +221,9 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
             }
             __m256i c[ROWS_MAX];
             __m256 scales[ROWS_MAX];
-            q4_codes(c, codes, rows, b, h, n_words);
+            q4_codes(c, codes, rows, b, h, n_words, type);
             q4_scales(scales, chunk, rows, g % SL_LANES, h, group);
-            q4_half(c, scales, rows, tile + (size_t)b * SL_BLOCK * (unsigned)n + 8 * h, n,
+            q4_half(c, scales, rows, tile + (size_t)b * SL_BLOCK * (unsigned)n + 8 * h, n, type,
                     sums + 8 * h);
         }
     }
@@ -184,21 +244,33 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, int ro
 }
 
 SL_INLINE void q4_rows(const sl_matrix *w, uint32_t begin, uint32_t end, const sl_columns *x,
-                       uint32_t column, int n, float *y, size_t y_stride) {
+                       uint32_t column, int n, q4_type type, float *y, size_t y_stride) {
     const float *tile = x->xp + column * sl_pack_floats(x->n_inputs);
-    const float *sums = x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group);
+    const float *sums =
+        type == Q4_AFFINE ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group)
+                          : NULL;
     const uint32_t rows = n == 1 ? 4 : 2;
     for (uint32_t row = begin; row < end; row += rows) {
-        q4_tile(w, row, end - row < rows ? end - row : rows, (int)rows, tile, sums, n,
+        q4_tile(w, row, end - row < rows ? end - row : rows, (int)rows, tile, sums, n, type,
                 y + column * y_stride, y_stride);
     }
 }
 
-void sl__avx2_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
-                         const sl_columns *x, float *y, size_t y_stride) {
+SL_INLINE void q4_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                          const sl_columns *x, q4_type type, float *y, size_t y_stride) {
     const uint32_t panel = sl_panel_rows(w->shape.cols / 2, ROWS_MAX);
     sl_prefetch_rows(w, row_begin, w->shape.cols / 2);
-#define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, y, y_stride)
+#define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, type, y, y_stride)
     SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
 #undef TILE
+}
+
+void sl__avx2_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                         const sl_columns *x, float *y, size_t y_stride) {
+    q4_product(w, row_begin, row_end, x, Q4_AFFINE, y, y_stride);
+}
+
+void sl__avx2_product_mxfp4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                            const sl_columns *x, float *y, size_t y_stride) {
+    q4_product(w, row_begin, row_end, x, Q4_MXFP4, y, y_stride);
 }

@@ -1,4 +1,4 @@
-/* Products of 4-bit weights in AVX-512: four rows at a time with the columns of a tile.
+/* Products of 4-bit weights (affine, and MXFP4) in AVX-512: four rows at a time with the columns of a tile.
  *
  * The sixteen chains of a 4 x 4 tile and their operands fill the register file, so the lanes' sums stay
  * in the first cache and are fetched once per block. Codes are decoded inside the tile: there is no
@@ -11,15 +11,19 @@
 
 #define ROWS 4
 
-/* The four low bits of each word, centred, looked up in a register. */
-SL_INLINE __m512 q4_code(__m512i word) {
+typedef enum q4_type { Q4_AFFINE, Q4_MXFP4 } q4_type;
+
+/* The four low bits of each word, as a centred code or as E2M1, looked up in a register. */
+SL_INLINE __m512 q4_code(__m512i word, q4_type type) {
     const __m512 centred = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm512_permutexvar_ps(word, centred);
+    const __m512 e2m1 = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
+                                       -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    return _mm512_permutexvar_ps(word, type == Q4_AFFINE ? centred : e2m1);
 }
 
 /* One block: the tile's chains, then their turn in the sums. */
 SL_INLINE void q4_block(__m512i codes[ROWS], float (*chunk)[SL_LANES], __m512i groups,
-                        const float *x, int n, float *sums) {
+                        const float *x, int n, q4_type type, float *sums) {
     __m512 p[ROWS][SL_TILE];
     SL_UNROLL
     for (int j = 0; j < 8; j++) {
@@ -31,7 +35,7 @@ SL_INLINE void q4_block(__m512i codes[ROWS], float (*chunk)[SL_LANES], __m512i g
         }
         SL_UNROLL
         for (int r = 0; r < ROWS; r++) {
-            const __m512 code = q4_code(codes[r]);
+            const __m512 code = q4_code(codes[r], type);
             codes[r] = _mm512_srli_epi32(codes[r], 4);
             SL_UNROLL
             for (int k = 0; k < n; k++) {
@@ -83,8 +87,17 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
     }
 }
 
-/* Codes of block b of each row; words past the last input hold eight codes of 8. */
-SL_INLINE void q4_codes(__m512i c[ROWS], const char *const rows[ROWS], size_t b, uint32_t n_words) {
+/* Scales of the groups g .. g+15 of a row, +0 past its last. */
+SL_INLINE __m512 q4_scales(const sl_matrix *w, size_t row_groups, uint32_t g, uint32_t n_groups,
+                           q4_type type) {
+    const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
+    return type == Q4_MXFP4 ? l_exponents((const char *)w->scales + row_groups + g, part)
+                            : l_widen(w->scales, w->shape.scale_dtype, row_groups + g, part);
+}
+
+/* Codes of block b of each row; words past the last input hold eight codes of value 0. */
+SL_INLINE void q4_codes(__m512i c[ROWS], const char *const rows[ROWS], size_t b, uint32_t n_words,
+                        q4_type type) {
     if (n_words >= 16) {
         SL_UNROLL
         for (int r = 0; r < ROWS; r++) {
@@ -92,20 +105,20 @@ SL_INLINE void q4_codes(__m512i c[ROWS], const char *const rows[ROWS], size_t b,
         }
         return;
     }
-    const __m512i eights = _mm512_set1_epi32((int)0x88888888u);
+    const __m512i none = _mm512_set1_epi32(type == Q4_AFFINE ? (int)0x88888888u : 0);
     SL_UNROLL
     for (int r = 0; r < ROWS; r++) {
-        c[r] = _mm512_mask_loadu_epi32(eights, l_mask(n_words), rows[r] + b * 64);
+        c[r] = _mm512_mask_loadu_epi32(none, l_mask(n_words), rows[r] + b * 64);
     }
 }
 
 /* Rows row .. row + n_rows - 1, at most four; what is missing repeats the first and is dropped. */
 SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const float *tile,
-                       const float *group_sums, int n, float *y, size_t y_stride) {
+                       const float *group_sums, int n, q4_type type, float *y, size_t y_stride) {
     SL_ALIGNED(64) float sums[ROWS * SL_TILE * SL_LANES];
     SL_ALIGNED(64) float chunk[ROWS][SL_LANES]; // scales of 16 groups
     const uint32_t n_inputs = w->shape.cols;
-    const uint32_t group = w->shape.group;
+    const uint32_t group = type == Q4_MXFP4 ? 32 : w->shape.group;
     const uint32_t n_groups = n_inputs / group;
     const uint32_t n_blocks = sl_blocks(n_inputs);
     const uint32_t chunk_blocks = SL_LANES * group / SL_BLOCK; // blocks of 16 groups
@@ -121,28 +134,35 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
         const uint32_t at = r < n_rows ? row + r : row;
         codes[r] = (const char *)w->codes + at * row_bytes;
         row_groups[r] = (size_t)at * n_groups;
-        q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
-                  sums + r * (unsigned)n * SL_LANES, chunk[r]);
+        float *row_sums = sums + r * (unsigned)n * SL_LANES;
+        if (type == Q4_AFFINE) {
+            q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
+                      row_sums, chunk[r]);
+            continue;
+        }
+        _mm512_store_ps(chunk[r], q4_scales(w, row_groups[r], 0, n_groups, type));
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            _mm512_store_ps(row_sums + k * 16, _mm512_setzero_ps());
+        }
     }
     for (uint32_t first = 0; first < n_blocks; first += chunk_blocks) {
         const uint32_t g = first * (SL_BLOCK / group);
-        const uint32_t part = n_groups - g < SL_LANES ? n_groups - g : SL_LANES;
         const uint32_t end = n_blocks - first < chunk_blocks ? n_blocks : first + chunk_blocks;
         __m512i groups = first_group;
         SL_UNROLL
         for (int r = 0; r < ROWS && first > 0; r++) {
-            const sl_dtype dtype = w->shape.scale_dtype;
-            _mm512_store_ps(chunk[r], l_widen(w->scales, dtype, row_groups[r] + g, part));
+            _mm512_store_ps(chunk[r], q4_scales(w, row_groups[r], g, n_groups, type));
         }
         for (uint32_t b = first; b < end; b++) {
             const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
             __m512i c[ROWS];
-            q4_codes(c, codes, b, n_words);
+            q4_codes(c, codes, b, n_words, type);
             SL_UNROLL
             for (int r = 0; r < ROWS; r++) {
                 _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
             }
-            q4_block(c, chunk, groups, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, sums);
+            q4_block(c, chunk, groups, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, type, sums);
             groups = _mm512_add_epi32(groups, next_block);
         }
     }
@@ -164,20 +184,32 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
 }
 
 SL_INLINE void q4_rows(const sl_matrix *w, uint32_t begin, uint32_t end, const sl_columns *x,
-                       uint32_t column, int n, float *y, size_t y_stride) {
+                       uint32_t column, int n, q4_type type, float *y, size_t y_stride) {
     const float *tile = x->xp + column * sl_pack_floats(x->n_inputs);
-    const float *sums = x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group);
+    const float *sums =
+        type == Q4_AFFINE ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group)
+                          : NULL;
     for (uint32_t row = begin; row < end; row += ROWS) {
-        q4_tile(w, row, end - row < ROWS ? end - row : ROWS, tile, sums, n, y + column * y_stride,
-                y_stride);
+        q4_tile(w, row, end - row < ROWS ? end - row : ROWS, tile, sums, n, type,
+                y + column * y_stride, y_stride);
     }
+}
+
+SL_INLINE void q4_product(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                          const sl_columns *x, q4_type type, float *y, size_t y_stride) {
+    const uint32_t panel = sl_panel_rows(w->shape.cols / 2, ROWS);
+    sl_prefetch_rows(w, row_begin, w->shape.cols / 2);
+#define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, type, y, y_stride)
+    SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
+#undef TILE
 }
 
 void sl__avx512_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                            const sl_columns *x, float *y, size_t y_stride) {
-    const uint32_t panel = sl_panel_rows(w->shape.cols / 2, ROWS);
-    sl_prefetch_rows(w, row_begin, w->shape.cols / 2);
-#define TILE(begin, end, column, n) q4_rows(w, begin, end, x, column, n, y, y_stride)
-    SL_WALK_TILES(row_begin, row_end, panel, x, TILE)
-#undef TILE
+    q4_product(w, row_begin, row_end, x, Q4_AFFINE, y, y_stride);
+}
+
+void sl__avx512_product_mxfp4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                              const sl_columns *x, float *y, size_t y_stride) {
+    q4_product(w, row_begin, row_end, x, Q4_MXFP4, y, y_stride);
 }

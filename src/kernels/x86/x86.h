@@ -9,7 +9,11 @@ void sl__avx512_table(sl_kernels *k);
 
 void sl__avx2_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                          const sl_columns *x, float *y, size_t y_stride);
+void sl__avx2_product_mxfp4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                            const sl_columns *x, float *y, size_t y_stride);
 void sl__avx512_product_q4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
                            const sl_columns *x, float *y, size_t y_stride);
+void sl__avx512_product_mxfp4(const sl_matrix *w, uint32_t row_begin, uint32_t row_end,
+                              const sl_columns *x, float *y, size_t y_stride);
 
 #endif
