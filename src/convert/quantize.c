@@ -30,6 +30,14 @@ static float widen_f16(uint16_t h) {
     return sign ? -tiny : tiny;
 }
 
+// 1-4-3 with bias 7; all ones is NaN, infinities do not exist.
+static float widen_f8(uint8_t u) {
+    uint32_t sign = (uint32_t)(u & 0x80) << 24, exponent = u >> 3 & 15, mantissa = u & 7;
+    uint32_t magnitude = exponent ? (exponent + 120) << 23 | mantissa << 20
+                                  : bits_of((float)mantissa * 0x1p-9f); // exact
+    return float_of(sign | ((u & 0x7f) == 0x7f ? 0x7fc00000 : magnitude));
+}
+
 static uint16_t narrow_f16(float f) {
     uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
     if (magnitude > 0x7f800000)
@@ -58,6 +66,11 @@ void sl_widen(const void *in, sl_dtype dtype, size_t n, float *out) {
         return;
     }
     const uint8_t *p = in;
+    if (dtype == SL_DTYPE_F8_E4M3) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = widen_f8(p[i]);
+        return;
+    }
     bool bf16 = dtype == SL_DTYPE_BF16;
     for (size_t i = 0; i < n; i++) {
         uint16_t h;
@@ -90,6 +103,11 @@ bool sl_all_finite(const void *in, sl_dtype dtype, size_t n) {
         }
         return wild == 0;
     }
+    if (dtype == SL_DTYPE_F8_E4M3) {
+        for (size_t i = 0; i < n; i++)
+            wild |= (p[i] & 0x7f) == 0x7f;
+        return wild == 0;
+    }
     uint16_t mask = dtype == SL_DTYPE_BF16 ? 0x7f80 : 0x7c00;
     for (size_t i = 0; i < n; i++) {
         uint16_t u;
@@ -97,6 +115,26 @@ bool sl_all_finite(const void *in, sl_dtype dtype, size_t n) {
         wild |= (u & mask) == mask;
     }
     return wild == 0;
+}
+
+bool sl_widen_f8_tiles(const void *in, uint32_t first_row, uint32_t rows, uint32_t cols,
+                       const void *scales, sl_dtype scale_dtype, float *out) {
+    const size_t n_tiles = ((size_t)cols + SL_F8_TILE - 1) / SL_F8_TILE,
+                 scale_bytes = sl_dtype_bits(scale_dtype) / 8;
+    sl_widen(in, SL_DTYPE_F8_E4M3, (size_t)rows * cols, out);
+    for (uint32_t r = 0; r < rows; r++) {
+        const size_t row_tiles = ((size_t)first_row + r) / SL_F8_TILE * n_tiles;
+        float *row = out + (size_t)r * cols;
+        for (uint32_t first = 0; first < cols; first += SL_F8_TILE) {
+            const uint32_t end = SL_MIN(first + SL_F8_TILE, cols);
+            float scale;
+            sl_widen((const uint8_t *)scales + (row_tiles + first / SL_F8_TILE) * scale_bytes,
+                     scale_dtype, 1, &scale);
+            for (uint32_t c = first; c < end; c++)
+                row[c] *= scale;
+        }
+    }
+    return sl_all_finite(out, SL_DTYPE_F32, (size_t)rows * cols);
 }
 
 /* Codes 8 at a time are `bits` whole bytes, least significant code first. Inlined with constant bits. */

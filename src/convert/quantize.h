@@ -16,13 +16,23 @@
 
 #include "tensor/matrix.h"
 
-/* n elements of type F32, F16 or BF16 as f32; every value is exact. Pure. */
+/* n elements of type F32, F16, BF16 or F8_E4M3 as f32; every value is exact. Pure. */
 void sl_widen(const void *in, sl_dtype dtype, size_t n, float *out);
 /* Nearest value of type F32, F16 or BF16, halves to even; out at any address. Finite values beyond a type's
  * range become infinite. Pure. */
 void sl_narrow(const float *in, sl_dtype dtype, size_t n, void *out);
-/* True when all n elements of type F32, F16 or BF16 are finite. Pure. */
+/* True when all n elements of type F32, F16, BF16 or F8_E4M3 are finite. Pure. */
 bool sl_all_finite(const void *in, sl_dtype dtype, size_t n);
+
+#define SL_F8_TILE 128u
+/* Rows first_row .. first_row + rows - 1 of an F8_E4M3 matrix that has one scale for each tile of 128 x 128:
+ *   out[r][c] = in[r][c] * scale[(first_row + r) / 128][c / 128]     one f32 multiplication, [rows][cols]
+ *   in      the first of these rows;  scales [tiles of rows][ceil(cols / 128)] of the whole matrix, of type
+ *           F32 or BF16, at any address
+ * false: a result is not finite (a NaN, or a scale too large). Source: the files of DeepSeek-V3
+ * (weight_scale_inv). Pure. */
+bool sl_widen_f8_tiles(const void *in, uint32_t first_row, uint32_t rows, uint32_t cols,
+                       const void *scales, sl_dtype scale_dtype, float *out);
 
 /* Quantize rows of shape->cols weights each to shape->dtype (a Q type) in groups of shape->group.
  *   w       [rows][cols] f32

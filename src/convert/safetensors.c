@@ -64,12 +64,15 @@ static const struct {
     uint8_t bits;
     uint8_t dtype;
 } dtypes[] = {
-    {"BF16", 16, SL_DTYPE_BF16},    {"F16", 16, SL_DTYPE_F16},      {"F32", 32, SL_DTYPE_F32},
-    {"U32", 32, SL_DTYPE_U32},      {"I32", 32, SL_DTYPE_I32},      {"U8", 8, SL_DTYPE_U8},
-    {"F64", 64, SL_DTYPE_COUNT},    {"I64", 64, SL_DTYPE_COUNT},    {"U64", 64, SL_DTYPE_COUNT},
-    {"I16", 16, SL_DTYPE_COUNT},    {"U16", 16, SL_DTYPE_COUNT},    {"I8", 8, SL_DTYPE_COUNT},
-    {"BOOL", 8, SL_DTYPE_COUNT},    {"F8_E4M3", 8, SL_DTYPE_COUNT}, {"F8_E5M2", 8, SL_DTYPE_COUNT},
-    {"F8_E8M0", 8, SL_DTYPE_COUNT}, {"C64", 64, SL_DTYPE_COUNT},    {"F4", 4, SL_DTYPE_COUNT},
+    {"BF16", 16, SL_DTYPE_BF16},    {"F16", 16, SL_DTYPE_F16},
+    {"F32", 32, SL_DTYPE_F32},      {"U32", 32, SL_DTYPE_U32},
+    {"I32", 32, SL_DTYPE_I32},      {"U8", 8, SL_DTYPE_U8},
+    {"F64", 64, SL_DTYPE_COUNT},    {"I64", 64, SL_DTYPE_COUNT},
+    {"U64", 64, SL_DTYPE_COUNT},    {"I16", 16, SL_DTYPE_COUNT},
+    {"U16", 16, SL_DTYPE_COUNT},    {"I8", 8, SL_DTYPE_COUNT},
+    {"BOOL", 8, SL_DTYPE_COUNT},    {"F8_E4M3", 8, SL_DTYPE_F8_E4M3},
+    {"F8_E5M2", 8, SL_DTYPE_COUNT}, {"F8_E8M0", 8, SL_DTYPE_COUNT},
+    {"C64", 64, SL_DTYPE_COUNT},    {"F4", 4, SL_DTYPE_COUNT},
 };
 
 /* What reading a header needs at hand. */

@@ -207,6 +207,74 @@ static void sixteen_bit_types_round_to_nearest_even(void **state) {
     assert_int_equal(out, 0x7f80);
 }
 
+// sign * 2^(max(e, 1) - 7) * ((e > 0) + m / 8), by ldexp.
+static double f8_value(unsigned code) {
+    int e = (int)(code >> 3 & 15), m = (int)(code & 7);
+    double magnitude = ldexp((e ? 8 : 0) + m, (e ? e : 1) - 10);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+static void eight_bit_floats(void **state) {
+    (void)state;
+    for (unsigned code = 0; code < 256; code++) {
+        uint8_t in = (uint8_t)code;
+        float value;
+        bool number = (code & 0x7f) != 0x7f;
+        sl_widen(&in, SL_DTYPE_F8_E4M3, 1, &value);
+        assert_int_equal(sl_all_finite(&in, SL_DTYPE_F8_E4M3, 1), number);
+        if (!number)
+            assert_true(isnan(value));
+        else
+            assert_int_equal(bits_of(value), bits_of((float)f8_value(code)));
+    }
+    static const uint8_t known[] = {0x01, 0x07, 0x08, 0x38, 0x7e, 0x80, 0xfe};
+    static const float values[] = {0x1p-9f, 0x1.cp-7f, 0x1p-6f, 1, 448, -0.0f, -448};
+    float wide[7];
+    sl_widen(known, SL_DTYPE_F8_E4M3, 7, wide);
+    assert_memory_equal(wide, values, sizeof(values));
+}
+
+// Tiles of 128 x 128 whose last ones are not whole, rows from the middle, scales at an odd address.
+static void tiles_of_eight_bit_floats(void **state) {
+    (void)state;
+    enum { ROWS = 300, COLS = 200, TILES = 3 * 2 };
+    static uint8_t in[ROWS * COLS], f32_scales[1 + 4 * TILES], bf16_scales[1 + 2 * TILES];
+    static float out[ROWS * COLS];
+    float scales[TILES];
+    for (unsigned i = 0; i < ROWS * COLS; i++) {
+        in[i] = (uint8_t)(i * 2654435761u >> 17);
+        in[i] = (in[i] & 0x7f) == 0x7f ? 0x3a : in[i];
+    }
+    for (unsigned i = 0; i < TILES; i++)
+        scales[i] = (float)(i + 3) * 0x1.02p-9f;
+    memcpy(f32_scales + 1, scales, sizeof(scales));
+    sl_narrow(scales, SL_DTYPE_BF16, TILES, bf16_scales + 1);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const void *s = bf16 ? bf16_scales + 1 : f32_scales + 1;
+        sl_dtype type = bf16 ? SL_DTYPE_BF16 : SL_DTYPE_F32;
+        for (unsigned first = 0; first < ROWS; first += 100) {
+            assert_true(
+                sl_widen_f8_tiles(in + (size_t)first * COLS, first, 100, COLS, s, type, out));
+            for (unsigned r = 0; r < 100; r++) {
+                for (unsigned c = 0; c < COLS; c++) {
+                    unsigned tile = (first + r) / 128 * 2 + c / 128;
+                    float scale = scales[tile];
+                    if (bf16)
+                        sl_widen(bf16_scales + 1 + 2 * tile, SL_DTYPE_BF16, 1, &scale);
+                    float want = (float)(f8_value(in[(first + r) * COLS + c]) * (double)scale);
+                    assert_int_equal(bits_of(out[r * COLS + c]), bits_of(want));
+                }
+            }
+        }
+    }
+    in[ROWS * COLS - 1] = 0xff;
+    assert_false(sl_widen_f8_tiles(in, 0, ROWS, COLS, scales, SL_DTYPE_F32, out));
+    in[ROWS * COLS - 1] = 0x7e; // 448
+    assert_true(sl_widen_f8_tiles(in, 0, ROWS, COLS, scales, SL_DTYPE_F32, out));
+    scales[TILES - 1] = 0x1p120f;
+    assert_false(sl_widen_f8_tiles(in, 0, ROWS, COLS, scales, SL_DTYPE_F32, out));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_groups),
@@ -215,6 +283,8 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite_is_refused),
         cmocka_unit_test(random_groups_follow_the_definition),
         cmocka_unit_test(sixteen_bit_types_round_to_nearest_even),
+        cmocka_unit_test(eight_bit_floats),
+        cmocka_unit_test(tiles_of_eight_bit_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
