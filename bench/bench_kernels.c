@@ -592,7 +592,9 @@ static void run_delta(void *arg) {
 /* One head of 256 over n positions. */
 static void run_attend(void *arg) {
     other_job *j = arg;
-    const sl_attend_args args = {.q = j->a,
+    const sl_attend_args args = {.n_tokens = 1,
+                                 .n_heads = 1,
+                                 .q = j->a,
                                  .k = j->a,
                                  .v = j->c,
                                  .out = j->b,
@@ -600,7 +602,6 @@ static void run_attend(void *arg) {
                                  .v_stride = 256,
                                  .d = 256,
                                  .d_v = 256,
-                                 .first = 0,
                                  .end = j->n,
                                  .scale = 0.0625f};
     j->k->attend(&args);

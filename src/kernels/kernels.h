@@ -71,20 +71,24 @@ typedef struct sl_delta_args {
 } sl_delta_args;
 
 /* ---- softmax attention -----------------------------------------------------------------------
- * Positions are taken in blocks of 64 on an absolute grid, so that the result depends on positions
- * first..last alone. */
+ * Queries of consecutive tokens and of the heads that share one key/value head. Each is computed by
+ * itself, over positions in blocks of 64 on an absolute grid: its result depends on the positions that
+ * it sees and on nothing else in the call. */
 #define SL_ATTEND_BLOCK 64u
 
 typedef struct sl_attend_args {
-    const float *q;     /* [d] one query head */
-    const float *k, *v; /* rows of d and d_v of one key/value head; they may be the same memory */
-    float *out;         /* [d_v] */
-    size_t k_stride, v_stride;
-    uint32_t d, d_v;     /* at most 1024 each */
-    uint32_t first, end; /* visible positions first <= p < end, end > first */
-    uint32_t ring;       /* position p is at row p % ring, a multiple of 64; 0: at row p */
+    uint32_t n_tokens, n_heads;
+    uint32_t d, d_v; /* of keys and of values, at most 1024 each */
+    uint32_t end;    /* token t sees positions before end + t; end >= 1 */
+    uint32_t window; /* the last `window` of them; 0: all */
+    uint32_t ring;   /* position p is at row p % ring, a multiple of 64; 0: at row p */
     float scale;
-    const float *sink; /* one more logit, which has weight and no value (gpt-oss); NULL: none */
+    const float *sinks; /* [n_heads] logits that have weight and no value (gpt-oss); NULL: none */
+    const float *q;     /* query of (token, head): d floats at both strides */
+    const float *k, *v; /* rows of d and d_v; they may be the same memory */
+    float *out;         /* d_v floats of (token, head) */
+    size_t q_token_stride, q_head_stride, out_token_stride, out_head_stride;
+    size_t k_stride, v_stride;
 } sl_attend_args;
 
 typedef struct sl_kernels {

@@ -565,26 +565,40 @@ static float *in_ring(const float *rows, size_t stride, uint32_t d, uint32_t fir
     return out;
 }
 
+/* Queries of n_tokens and n_heads, dense but for a gap after each token's; some of almost equal weights,
+ * where each one counts. */
+static float *random_queries(uint32_t n_tokens, uint32_t n_heads, uint32_t d, size_t token_stride,
+                             data_kind kind) {
+    const size_t n = (n_tokens - 1) * token_stride + (size_t)n_heads * d;
+    float *q = guarded_floats(n);
+    const float flat = random_below(2) == 0 ? 1.0f : 0.02f;
+    random_floats(q, n, random_partner(kind));
+    for (size_t i = 0; i < n; i++) {
+        q[i] = q[i] * flat;
+    }
+    return q;
+}
+
 static void attend(data_kind kind, uint64_t seed) {
     const uint32_t d = 1 + random_below(random_below(4) == 0 ? 1024 : 80);
     const uint32_t d_v = 1 + random_below(random_below(4) == 0 ? 1024 : 80);
+    const uint32_t n_tokens = random_below(2) == 0 ? 1 : 1 + random_below(20);
+    const uint32_t n_heads = 1 + random_below(9);
     const uint32_t end = 1 + random_below(random_below(3) == 0 ? 300 : 140);
-    const uint32_t first = random_below(2) == 0 ? 0 : random_below(end);
+    const uint32_t window = random_below(2) == 0 ? 0 : 1 + random_below(end + 10);
+    const uint32_t first = window != 0 && end > window ? end - window : 0;
+    const uint32_t n_rows = end + n_tokens - 1;
     const size_t k_stride = d + random_below(3);
     const size_t v_stride = d_v + random_below(3);
-    float *q = guarded_floats(d);
-    float *k = guarded_floats((end - 1) * k_stride + d);
-    float *v = guarded_floats((end - 1) * v_stride + d_v);
-    float *sink = guarded_floats(1);
-    random_floats(q, d, random_partner(kind));
-    const float flat =
-        random_below(2) == 0 ? 1.0f : 0.02f; // of almost equal weights, each one counts
-    for (uint32_t i = 0; i < d; i++) {
-        q[i] = q[i] * flat;
-    }
-    random_floats(k, (end - 1) * k_stride + d, random_below(2) == 0 ? DATA_ORDINARY : kind);
-    random_floats(v, (end - 1) * v_stride + d_v, kind);
-    random_floats(sink, 1, random_partner(kind));
+    const size_t n_out = (size_t)n_tokens * (n_heads * d_v + 1);
+    const size_t q_token_stride = (size_t)n_heads * d + random_below(3);
+    const float *q = random_queries(n_tokens, n_heads, d, q_token_stride, kind);
+    float *k = guarded_floats((n_rows - 1) * k_stride + d);
+    float *v = guarded_floats((n_rows - 1) * v_stride + d_v);
+    float *sinks = guarded_floats(n_heads);
+    random_floats(k, (n_rows - 1) * k_stride + d, random_below(2) == 0 ? DATA_ORDINARY : kind);
+    random_floats(v, (n_rows - 1) * v_stride + d_v, kind);
+    random_floats(sinks, n_heads, random_partner(kind));
     // Rows before the first visible position may hold anything.
     for (size_t i = 0; i < (size_t)first * k_stride; i++) {
         k[i] = NAN;
@@ -592,64 +606,80 @@ static void attend(data_kind kind, uint64_t seed) {
     for (size_t i = 0; i < (size_t)first * v_stride; i++) {
         v[i] = NAN;
     }
-    float *expected = guarded_floats(d_v);
-    sl_attend_args args = {.q = q,
+    float *expected = guarded_floats(n_out);
+    sl_attend_args args = {.n_tokens = n_tokens,
+                           .n_heads = n_heads,
+                           .d = d,
+                           .d_v = d_v,
+                           .end = end,
+                           .window = window,
+                           .scale = 1.0f / sqrtf((float)d),
+                           .sinks = random_below(2) == 0 ? sinks : NULL,
+                           .q = q,
                            .k = k,
                            .v = v,
                            .out = expected,
+                           .q_token_stride = q_token_stride,
+                           .q_head_stride = d,
+                           .out_token_stride = (size_t)n_heads * d_v + 1,
+                           .out_head_stride = d_v,
                            .k_stride = k_stride,
-                           .v_stride = v_stride,
-                           .d = d,
-                           .d_v = d_v,
-                           .first = first,
-                           .end = end,
-                           .scale = 1.0f / sqrtf((float)d),
-                           .sink = random_below(2) == 0 ? sink : NULL};
+                           .v_stride = v_stride};
     truth.attend(&args);
-    tally_add(&tallies[kind], expected, d_v);
-    const uint32_t ring = SL_ALIGN_UP(end - first, SL_ATTEND_BLOCK) + 64 * random_below(2);
-    const float *k_ring = in_ring(k, k_stride, d, first, end, ring);
-    const float *v_ring = in_ring(v, v_stride, d_v, first, end, ring);
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        tally_add(&tallies[kind], expected + t * args.out_token_stride, (size_t)n_heads * d_v);
+    }
+    const uint32_t ring = SL_ALIGN_UP(n_rows - first, SL_ATTEND_BLOCK) + 64 * random_below(2);
+    const float *k_ring = in_ring(k, k_stride, d, first, n_rows, ring);
+    const float *v_ring = in_ring(v, v_stride, d_v, first, n_rows, ring);
     for (size_t i = 0; i < n_levels; i++) {
-        args.out = guarded_floats(d_v);
+        args.out = guarded_floats(n_out);
         levels[i].k.attend(&args);
-        same(&levels[i], "attend", kind, seed, expected, args.out, d_v);
+        same(&levels[i], "attend", kind, seed, expected, args.out, n_out);
         sl_attend_args in_rows = args;
         in_rows.k = k_ring;
         in_rows.v = v_ring;
         in_rows.ring = ring;
-        in_rows.out = guarded_floats(d_v);
+        in_rows.out = guarded_floats(n_out);
         levels[i].k.attend(&in_rows);
-        same(&levels[i], "attend in a ring", kind, seed, expected, in_rows.out, d_v);
+        same(&levels[i], "attend in a ring", kind, seed, expected, in_rows.out, n_out);
     }
 }
 
-/* Keys and values in the same rows, as a latent attention has them. */
+/* Keys and values in the same rows, as a latent attention has them, and many heads to them. */
 static void attend_latent(data_kind kind, uint64_t seed) {
     const uint32_t d_v = 1 + random_below(random_below(4) == 0 ? 512 : 80);
     const uint32_t d = d_v + 1 + random_below(64);
+    const uint32_t n_tokens = 1 + random_below(3);
+    const uint32_t n_heads = 1 + random_below(40);
     const uint32_t end = 1 + random_below(140);
-    float *q = guarded_floats(d);
-    float *rows = guarded_floats((size_t)end * d);
-    random_floats(q, d, random_partner(kind));
-    random_floats(rows, (size_t)end * d, kind);
-    float *expected = guarded_floats(d_v);
-    sl_attend_args args = {.q = q,
-                           .k = rows,
-                           .v = rows,
-                           .out = expected,
-                           .k_stride = d,
-                           .v_stride = d,
+    const size_t n_rows = end + n_tokens - 1;
+    const size_t n_out = (size_t)n_tokens * n_heads * d_v;
+    float *rows = guarded_floats(n_rows * d);
+    random_floats(rows, n_rows * d, kind);
+    float *expected = guarded_floats(n_out);
+    sl_attend_args args = {.n_tokens = n_tokens,
+                           .n_heads = n_heads,
                            .d = d,
                            .d_v = d_v,
                            .end = end,
-                           .scale = 0.1f / sqrtf((float)d)};
+                           .scale = 0.1f / sqrtf((float)d),
+                           .q = random_queries(n_tokens, n_heads, d, (size_t)n_heads * d, kind),
+                           .k = rows,
+                           .v = rows,
+                           .out = expected,
+                           .q_token_stride = (size_t)n_heads * d,
+                           .q_head_stride = d,
+                           .out_token_stride = (size_t)n_heads * d_v,
+                           .out_head_stride = d_v,
+                           .k_stride = d,
+                           .v_stride = d};
     truth.attend(&args);
-    tally_add(&tallies[kind], expected, d_v);
+    tally_add(&tallies[kind], expected, n_out);
     for (size_t i = 0; i < n_levels; i++) {
-        args.out = guarded_floats(d_v);
+        args.out = guarded_floats(n_out);
         levels[i].k.attend(&args);
-        same(&levels[i], "attend to one stream", kind, seed, expected, args.out, d_v);
+        same(&levels[i], "attend to one stream", kind, seed, expected, args.out, n_out);
     }
 }
 

@@ -264,7 +264,9 @@ static void attention(void) {
             }
         }
         float out[D_V];
-        const sl_attend_args args = {.q = q,
+        const sl_attend_args args = {.n_tokens = 1,
+                                     .n_heads = 1,
+                                     .q = q,
                                      .k = k,
                                      .v = v,
                                      .out = out,
@@ -272,10 +274,10 @@ static void attention(void) {
                                      .v_stride = D_V,
                                      .d = D,
                                      .d_v = D_V,
-                                     .first = first,
+                                     .window = end - first,
                                      .end = end,
                                      .scale = 0.2f,
-                                     .sink = has_sink ? &sink : NULL};
+                                     .sinks = has_sink ? &sink : NULL};
         kernels->attend(&args);
         for (int i = 0; i < D_V; i++) {
             CHECK(fabs((double)out[i] - expected[i]) < 2e-5, "attend %u..%u: %g, should be %g",

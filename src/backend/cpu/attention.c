@@ -4,6 +4,31 @@
 
 #include "backend/cpu/cpu_internal.h"
 
+/* The query heads of one key/value head, cut into n shares of almost equal size: as few as keep the
+ * threads busy, since each share reads the cache once. */
+typedef struct head_shares {
+    uint32_t n_heads, n;
+} head_shares;
+
+// n_others: how many times there are such heads (key/value heads times tokens).
+static head_shares shares_for(const sl_cpu_backend *c, uint32_t n_heads, uint64_t n_others) {
+    uint64_t threads = sl_pool_threads(c->pool);
+    uint32_t n = 1;
+    for (; n < n_heads; n++) {
+        uint64_t rounds = (n * n_others + threads - 1) / threads, longest = (n_heads + n - 1) / n;
+        if (rounds * longest * threads * 3 <= n_heads * n_others * 4)
+            break;
+    }
+    return (head_shares){n_heads, n};
+}
+
+static void share_heads(const head_shares *s, uint32_t share, uint32_t *first, uint32_t *n) {
+    uint64_t begin, end;
+    slice(s->n_heads, s->n, share, &begin, &end);
+    *first = (uint32_t)begin;
+    *n = (uint32_t)(end - begin);
+}
+
 /* ---- grouped-query attention ---------------------------------------------------------------- */
 
 typedef struct attention_job {
@@ -13,6 +38,7 @@ typedef struct attention_job {
     uint32_t first, n; /* the tokens of this round */
     uint32_t rows;     /* of a key/value head's cache */
     bool is_ring;
+    head_shares shares;
     uint32_t parts;
 } attention_job;
 
@@ -55,39 +81,49 @@ static void attention_prepare(void *ctx, uint32_t part, uint32_t thread) {
     }
 }
 
-// One query head at a time; the pairs of (token, head) are split over the threads.
+/* Queries that share a key/value head go to the kernel together: units are (key/value head, share of its
+ * query heads, token), tokens last, and those of a part that differ in the token alone are one call. */
 static void attention_attend(void *ctx, uint32_t part, uint32_t thread) {
     const attention_job *j = ctx;
     const sl_attention_step *s = j->s;
     uint64_t begin, end;
-    uint32_t d = s->d_head, q_width = s->gated ? 2 * d : d, share = s->n_heads / s->n_kv_heads;
+    size_t d = s->d_head, q_width = s->gated ? 2 * d : d;
     (void)thread;
-    slice((uint64_t)j->n * s->n_heads, j->parts, part, &begin, &end);
-    begin += (uint64_t)j->first * s->n_heads;
-    end += (uint64_t)j->first * s->n_heads;
-    for (uint64_t i = begin; i < end; i++) {
-        uint64_t t = i / s->n_heads, h = i % s->n_heads;
-        const float *q = s->q + i * q_width;
-        size_t kv = h / share * (size_t)j->rows * d;
-        uint32_t visible_end = s->first_position + (uint32_t)t + 1;
-        sl_attend_args args = {
-            .q = q,
-            .k = s->k_cache + kv,
-            .v = s->v_cache + kv,
-            .out = s->out + i * d,
-            .k_stride = d,
-            .v_stride = d,
-            .d = d,
-            .d_v = d,
-            .first = s->window && visible_end > s->window ? visible_end - s->window : 0,
-            .end = visible_end,
+    slice((uint64_t)s->n_kv_heads * j->shares.n * j->n, j->parts, part, &begin, &end);
+    while (begin < end) {
+        uint32_t kv = (uint32_t)(begin / j->n / j->shares.n);
+        uint32_t t = (uint32_t)(begin % j->n), n = (uint32_t)SL_MIN(end - begin, j->n - t);
+        uint32_t head, n_heads;
+        share_heads(&j->shares, (uint32_t)(begin / j->n % j->shares.n), &head, &n_heads);
+        head += kv * j->shares.n_heads;
+        size_t query = (size_t)(j->first + t) * s->n_heads + head, rows = (size_t)kv * j->rows * d;
+        const sl_attend_args args = {
+            .n_tokens = n,
+            .n_heads = n_heads,
+            .d = s->d_head,
+            .d_v = s->d_head,
+            .end = s->first_position + j->first + t + 1,
+            .window = s->window,
             .ring = j->is_ring ? j->rows : 0,
             .scale = s->scale,
-            .sink = s->sinks ? s->sinks + h : NULL,
+            .sinks = s->sinks ? s->sinks + head : NULL,
+            .q = s->q + query * q_width,
+            .k = s->k_cache + rows,
+            .v = s->v_cache + rows,
+            .out = s->out + query * d,
+            .q_token_stride = s->n_heads * q_width,
+            .q_head_stride = q_width,
+            .out_token_stride = s->n_heads * d,
+            .out_head_stride = d,
+            .k_stride = d,
+            .v_stride = d,
         };
         j->k->attend(&args);
-        if (s->gated)
-            j->k->sigmoid_mul(args.out, args.out, q + d, d);
+        for (uint32_t i = 0; s->gated && i < n * n_heads; i++) {
+            size_t at = query + (size_t)(i / n_heads) * s->n_heads + i % n_heads;
+            j->k->sigmoid_mul(s->out + at * d, s->out + at * d, s->q + at * q_width + d, d);
+        }
+        begin += n;
     }
 }
 
@@ -110,6 +146,7 @@ void sl__cpu_attention(sl_backend *be, const sl_attention_step *s) {
         visible = s->window ? SL_MIN(visible, s->window) : visible;
         j.parts = parts_for(c, elements, PART_FLOATS);
         sl_pool_run(c->pool, j.parts, attention_prepare, &j);
+        j.shares = shares_for(c, s->n_heads / s->n_kv_heads, (uint64_t)s->n_kv_heads * j.n);
         j.parts = parts_for(c, elements * visible, PART_FLOATS * 4);
         sl_pool_run(c->pool, j.parts, attention_attend, &j);
     }
@@ -121,6 +158,7 @@ typedef struct mla_job {
     const sl_kernels *k;
     const sl_mla_step *s;
     void (*rope)(float *x, const float *cos, const float *sin, uint32_t n_rot);
+    head_shares shares;
     uint32_t parts;
 } mla_job;
 
@@ -148,28 +186,40 @@ static void mla_prepare(void *ctx, uint32_t part, uint32_t thread) {
     }
 }
 
+// As attention_attend, with one stream for keys, values and all heads.
 static void mla_attend(void *ctx, uint32_t part, uint32_t thread) {
     const mla_job *j = ctx;
     const sl_mla_step *s = j->s;
     uint64_t begin, end;
     uint32_t d = s->d_latent + s->d_rope;
     (void)thread;
-    slice((uint64_t)s->n_tokens * s->n_heads, j->parts, part, &begin, &end);
-    for (uint64_t i = begin; i < end; i++) {
+    slice((uint64_t)j->shares.n * s->n_tokens, j->parts, part, &begin, &end);
+    while (begin < end) {
+        uint32_t t = (uint32_t)(begin % s->n_tokens);
+        uint32_t n = (uint32_t)SL_MIN(end - begin, s->n_tokens - t);
+        uint32_t head, n_heads;
+        share_heads(&j->shares, (uint32_t)(begin / s->n_tokens), &head, &n_heads);
+        size_t query = (size_t)t * s->n_heads + head;
         const sl_attend_args args = {
-            .q = s->query + i * d,
-            .k = s->cache,
-            .v = s->cache,
-            .out = s->out + i * s->d_latent,
-            .k_stride = d,
-            .v_stride = d,
+            .n_tokens = n,
+            .n_heads = n_heads,
             .d = d,
             .d_v = s->d_latent,
-            .first = 0,
-            .end = s->first_position + (uint32_t)(i / s->n_heads) + 1,
+            .end = s->first_position + t + 1,
             .scale = s->scale,
+            .q = s->query + query * d,
+            .k = s->cache,
+            .v = s->cache,
+            .out = s->out + query * s->d_latent,
+            .q_token_stride = (size_t)s->n_heads * d,
+            .q_head_stride = d,
+            .out_token_stride = (size_t)s->n_heads * s->d_latent,
+            .out_head_stride = s->d_latent,
+            .k_stride = d,
+            .v_stride = d,
         };
         j->k->attend(&args);
+        begin += n;
     }
 }
 
@@ -180,6 +230,7 @@ void sl__cpu_mla(sl_backend *be, const sl_mla_step *s) {
     uint64_t pairs = (uint64_t)s->n_tokens * s->n_heads;
     j.parts = parts_for(c, pairs * s->d_rope, PART_FLOATS);
     sl_pool_run(c->pool, j.parts, mla_prepare, &j);
+    j.shares = shares_for(c, s->n_heads, s->n_tokens);
     j.parts = parts_for(c, pairs * s->d_latent * ((uint64_t)s->first_position + s->n_tokens),
                         PART_FLOATS * 4);
     sl_pool_run(c->pool, j.parts, mla_attend, &j);
