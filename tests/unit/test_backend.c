@@ -339,10 +339,10 @@ static sl_matrix rows_of(const sl_matrix *w, uint32_t first, uint32_t n) {
     assert_int_equal(sl_matrix_layout_of(&w->shape, &layout, &err), SL_OK);
     out.shape.rows = n;
     out.codes = (const char *)w->codes + first * layout.row_code_bytes;
-    if (w->shape.group) {
+    if (w->shape.group)
         out.scales = (const char *)w->scales + first * layout.row_scale_bytes;
-        out.biases = (const char *)w->biases + first * layout.row_scale_bytes;
-    }
+    if (sl_dtype_is_affine(w->shape.dtype))
+        out.biases = (const char *)w->biases + first * layout.row_bias_bytes;
     return out;
 }
 
@@ -394,7 +394,7 @@ static void head_products_are_products(void **state) {
         {5, 24, 70, 1, 0, SL_DTYPE_F32},     {3, 40, 192, 19, 64, SL_DTYPE_Q4},
         {16, 512, 128, 1, 64, SL_DTYPE_Q4},  {4, 33, 1024, 3, 32, SL_DTYPE_Q8},
         {2, 17, 1024, 9, 128, SL_DTYPE_Q4},  {7, 8, 96, 5, 32, SL_DTYPE_Q6},
-        {3, 128, 512, 17, 0, SL_DTYPE_BF16},
+        {3, 128, 512, 17, 0, SL_DTYPE_BF16}, {5, 50, 64, 11, 32, SL_DTYPE_MXFP4},
     };
     for (size_t i = 0; i < SL_COUNT(cases); i++) {
         memory_used = 0;
@@ -414,7 +414,10 @@ static void head_products_are_products(void **state) {
                 memcpy((uint16_t *)codes + j, (const uint16_t *)&codes[j] + 1, sizeof(uint16_t));
         }
         c.w.codes = codes;
-        if (c.w.shape.group) {
+        if (c.w.shape.dtype == SL_DTYPE_MXFP4) {
+            c.w.shape.scale_dtype = SL_DTYPE_U8;
+            c.w.scales = memset(floats(n_weights / 32), 125, n_weights / 32);
+        } else if (c.w.shape.group) {
             c.w.scales = random_floats(n_weights / c.w.shape.group, 0.02f);
             c.w.biases = random_floats(n_weights / c.w.shape.group, 0.2f);
         }

@@ -248,15 +248,16 @@ static void head_rows(const sl_kernels *k, const sl_head_product *p, uint32_t he
     SL_ALIGNED(64) float lane_sums[HEAD_COLUMNS * SL_HEAD_INPUTS_MAX / SL_BLOCK * SL_LANES];
     SL_ALIGNED(64) float group_sums[HEAD_COLUMNS * SL_HEAD_INPUTS_MAX / 32];
     const sl_matrix_shape *shape = &p->w.shape;
+    const uint32_t group = sums_group(shape);
     const float *x = p->x + head * p->x_head_stride;
     // Row r of the strip is row first_row + r - head * rows_per_head of the head.
     float *y = p->y + head * (p->y_head_stride - p->rows_per_head) + p->first_row;
     for (uint32_t t = 0; t < p->n_tokens; t += HEAD_COLUMNS) {
         uint32_t n = SL_MIN(p->n_tokens - t, HEAD_COLUMNS);
         k->pack(x + t * p->x_token_stride, p->x_token_stride, n, shape->cols, xp, lane_sums);
-        if (shape->group)
-            k->group_sums(lane_sums, n, shape->cols, shape->group, group_sums);
-        const sl_columns columns = {n, shape->cols, shape->group, xp, group_sums};
+        if (group)
+            k->group_sums(lane_sums, n, shape->cols, group, group_sums);
+        const sl_columns columns = {n, shape->cols, group, xp, group_sums};
         k->product[shape->dtype](&p->w, begin, end, &columns, y + t * p->y_token_stride,
                                  p->y_token_stride);
     }
