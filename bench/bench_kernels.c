@@ -2,6 +2,8 @@
  * read bandwidth of the second cache and of memory, measured in the same run.
  *
  *   bench_kernels [--json] [--cpu LEVEL] [--threads N]
+ *   bench_kernels --families [--cpu LEVEL]     the expert matrices of each family of models, each in turn
+ *                                              with the common shape: a table of speeds and ratios
  *
  * A kernel's figure is the median of 15 runs of about 4 ms, a limit's the best of them. One thread is
  * measured in its own processor time, so that other programs disturb its caches at most; several
@@ -397,34 +399,53 @@ static void product_on_thread(void *arg, unsigned thread) {
 typedef struct pool {
     unsigned char *weights; /* codes, then scales and biases */
     size_t weights_bytes;
-    float *x, *xp, *lane_sums, *group_sums, *y;
+    float *x, *xp, *xp_common, *lane_sums, *group_sums, *y;
 } pool;
+
+static sl_matrix_shape shape_of(sl_dtype dtype, uint32_t rows, uint32_t cols) {
+    const bool fp4 = dtype == SL_DTYPE_MXFP4;
+    return (sl_matrix_shape){.dtype = dtype,
+                             .scale_dtype = fp4 ? SL_DTYPE_U8 : SL_DTYPE_BF16,
+                             .rows = rows,
+                             .cols = cols,
+                             .group = fp4                         ? 32
+                                      : sl_dtype_is_affine(dtype) ? 64
+                                                                  : 0};
+}
+
+static sl_matrix_layout layout_of(const sl_matrix_shape *shape) {
+    sl_matrix_layout layout;
+    sl_error err;
+    if (sl_matrix_layout_of(shape, &layout, &err)) {
+        fprintf(stderr, "bench_kernels: %s\n", err.message);
+        exit(1);
+    }
+    return layout;
+}
 
 static product_job product_of(const pool *p, const sl_kernels *k, sl_dtype dtype, uint32_t rows,
                               uint32_t cols, uint32_t n) {
-    const bool affine = sl_dtype_is_quantized(dtype);
-    const uint32_t group = affine ? 64 : 0;
-    const size_t codes = (size_t)rows * cols / 8 * sl_dtype_bits(dtype);
-    const size_t scales = affine ? (size_t)rows * (cols / group) * 2 : 0;
-    if (codes + 2 * scales > p->weights_bytes) {
+    const bool affine = sl_dtype_is_affine(dtype);
+    const sl_matrix_shape shape = shape_of(dtype, rows, cols);
+    const sl_matrix_layout layout = layout_of(&shape);
+    const uint32_t group = affine ? shape.group : 0;
+    const size_t codes = layout.codes_bytes;
+    if (layout.bytes > p->weights_bytes) {
         fprintf(stderr, "bench_kernels: a matrix larger than the pool\n");
         exit(1);
     }
     product_job job = {
         .k = k,
-        .w = {.shape = {.dtype = dtype,
-                        .scale_dtype = SL_DTYPE_BF16,
-                        .rows = rows,
-                        .cols = cols,
-                        .group = group},
-              .codes = p->weights,
-              .scales = p->weights + codes,
-              .biases = p->weights + codes + scales},
         .x = {.n = n, .n_inputs = cols, .group = group, .xp = p->xp, .group_sums = p->group_sums},
         .y = p->y};
-    uint16_t *halves = (uint16_t *)(void *)(p->weights + codes);
-    for (size_t i = 0; i < scales; i++) { // both, two bytes each
-        halves[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-28f);
+    sl_matrix_bind(&job.w, &shape, &layout, p->weights);
+    if (dtype == SL_DTYPE_MXFP4) {
+        memset(p->weights + layout.scales_at, 120, layout.scales_bytes);
+    } else {
+        uint16_t *halves = (uint16_t *)(void *)(p->weights + layout.scales_at);
+        for (size_t i = 0; i < (layout.bytes - layout.scales_at) / 2 && affine; i++) {
+            halves[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-28f);
+        }
     }
     if (dtype == SL_DTYPE_BF16) {
         for (size_t i = 0; i < codes / 2; i++) {
@@ -446,19 +467,18 @@ static product_job product_of(const pool *p, const sl_kernels *k, sl_dtype dtype
 }
 
 static double matrix_bytes(const product_job *job) {
-    const sl_matrix_shape *s = &job->w.shape;
-    const double weights = (double)s->rows * (double)s->cols;
-    return weights * sl_dtype_bits(s->dtype) / 8.0 + (s->group ? weights / s->group * 4.0 : 0.0);
+    return (double)layout_of(&job->w.shape).bytes;
 }
 
 static void matvecs(const pool *p, const sl_kernels *k, double l2_gbs) {
     static const struct {
         sl_dtype dtype;
         uint32_t rows, cols;
-    } shapes[] = {{SL_DTYPE_Q4, 512, 2048},   {SL_DTYPE_Q4, 2048, 512}, {SL_DTYPE_Q4, 1024, 192},
-                  {SL_DTYPE_Q4, 1024, 64},    {SL_DTYPE_Q8, 256, 2048}, {SL_DTYPE_Q8, 1024, 192},
-                  {SL_DTYPE_BF16, 128, 2048}, {SL_DTYPE_F32, 64, 2048}, {SL_DTYPE_Q3, 512, 2048},
-                  {SL_DTYPE_Q6, 256, 2048}};
+    } shapes[] = {
+        {SL_DTYPE_Q4, 512, 2048},   {SL_DTYPE_Q4, 2048, 512},    {SL_DTYPE_Q4, 1024, 192},
+        {SL_DTYPE_Q4, 1024, 64},    {SL_DTYPE_Q8, 256, 2048},    {SL_DTYPE_Q8, 1024, 192},
+        {SL_DTYPE_BF16, 128, 2048}, {SL_DTYPE_F32, 64, 2048},    {SL_DTYPE_Q3, 512, 2048},
+        {SL_DTYPE_Q6, 256, 2048},   {SL_DTYPE_MXFP4, 512, 2048}, {SL_DTYPE_F16, 128, 2048}};
     for (size_t i = 0; i < SL_COUNT(shapes); i++) {
         product_job job = product_of(p, k, shapes[i].dtype, shapes[i].rows, shapes[i].cols, 1);
         const double seconds = time_calls(product_on_one, &job).median;
@@ -496,11 +516,9 @@ static void matmats(const pool *p, const sl_kernels *k, double peak) {
     static const struct {
         sl_dtype dtype;
         uint32_t rows, cols;
-    } shapes[] = {{SL_DTYPE_Q4, 512, 2048},
-                  {SL_DTYPE_Q4, 2048, 512},
-                  {SL_DTYPE_Q4, 1024, 192},
-                  {SL_DTYPE_Q8, 256, 2048},
-                  {SL_DTYPE_BF16, 256, 2048}};
+    } shapes[] = {{SL_DTYPE_Q4, 512, 2048}, {SL_DTYPE_Q4, 2048, 512},
+                  {SL_DTYPE_Q4, 1024, 192}, {SL_DTYPE_MXFP4, 512, 2048},
+                  {SL_DTYPE_Q8, 256, 2048}, {SL_DTYPE_BF16, 256, 2048}};
     static const uint32_t columns[] = {2, 3, 4, 8, 32, 128};
     for (size_t i = 0; i < SL_COUNT(shapes); i++) {
         for (size_t j = 0; j < SL_COUNT(columns); j++) {
@@ -514,6 +532,123 @@ static void matmats(const pool *p, const sl_kernels *k, double peak) {
                      columns[j], shapes[i].rows, shapes[i].cols);
             result(k->level, name, gflops, "GFLOP/s", peak > 0 ? gflops / peak : 0.0,
                    peak > 0 ? "FMA peak" : NULL);
+        }
+    }
+}
+
+/* ---- experts of the families ---- */
+
+#define L2_BYTES ((size_t)576 << 10) /* what the common shape takes */
+#define MANY_COLUMNS 32
+
+/* Products with one matrix, or with as many as the pool holds, one after the other. */
+typedef struct walk {
+    product_job job;
+    sl_matrix_layout layout;
+    uint32_t n_matrices, next;
+} walk;
+
+static void walk_on(walk *w) {
+    const product_job *job = &w->job;
+    sl_matrix m = job->w;
+    const size_t skip = (size_t)w->next * w->layout.bytes;
+    m.codes = (const char *)m.codes + skip;
+    m.scales = (const char *)m.scales + skip;
+    m.biases = m.biases ? (const char *)m.biases + skip : NULL;
+    w->next = (w->next + 1) % w->n_matrices;
+    job->k->product[m.shape.dtype](&m, 0, m.shape.rows, &job->x, job->y, m.shape.rows);
+}
+
+/* The pool holds bytes that are good scales of any type. */
+static walk walk_of(const pool *p, const sl_kernels *k, sl_dtype dtype, uint32_t rows,
+                    uint32_t cols, uint32_t n, bool memory, float *xp) {
+    walk w = {.job = {.k = k, .y = p->y}};
+    sl_matrix_shape shape = shape_of(dtype, rows, cols);
+    w.layout = layout_of(&shape);
+    if (n == 1 && !memory && w.layout.bytes > L2_BYTES) {
+        shape.rows = (uint32_t)(L2_BYTES / (w.layout.bytes / rows)) / 16 * 16;
+        w.layout = layout_of(&shape);
+    }
+    w.n_matrices = memory ? (uint32_t)(p->weights_bytes / w.layout.bytes) : 1;
+    sl_matrix_bind(&w.job.w, &shape, &w.layout, p->weights);
+    w.job.x =
+        (sl_columns){.n = n, .n_inputs = cols, .group = 64, .xp = xp, .group_sums = p->group_sums};
+    k->pack(p->x, cols, n, cols, xp, p->lane_sums);
+    return w;
+}
+
+/* Weights times columns a second. */
+static double walk_speed(walk *w, unsigned calls) {
+    const double start = now(CLOCK_THREAD_CPUTIME_ID);
+    for (unsigned i = 0; i < calls; i++) {
+        walk_on(w);
+    }
+    const double seconds = now(CLOCK_THREAD_CPUTIME_ID) - start;
+    const sl_matrix_shape *s = &w->job.w.shape;
+    return (double)s->rows * s->cols * w->job.x.n * calls / seconds;
+}
+
+static unsigned walk_calls(walk *w) {
+    (void)walk_speed(w, 1);
+    const sl_matrix_shape *s = &w->job.w.shape;
+    const double seconds = (double)s->rows * s->cols * w->job.x.n / walk_speed(w, 1);
+    return seconds >= RUN_SECONDS ? 1 : (unsigned)(RUN_SECONDS / seconds) + 1;
+}
+
+/* A shape and the common one in turn; medians of the speeds and of the ratios. */
+static void compare(walk *w, walk *common, double *speed, double *ratio) {
+    double speeds[RUNS], ratios[RUNS];
+    const unsigned calls = walk_calls(w), common_calls = walk_calls(common);
+    for (int run = 0; run < RUNS; run++) {
+        const double before = walk_speed(common, common_calls);
+        speeds[run] = walk_speed(w, calls);
+        ratios[run] = 2.0 * speeds[run] / (before + walk_speed(common, common_calls));
+    }
+    qsort(speeds, RUNS, sizeof(speeds[0]), compare_doubles);
+    qsort(ratios, RUNS, sizeof(ratios[0]), compare_doubles);
+    *speed = speeds[RUNS / 2];
+    *ratio = ratios[RUNS / 2];
+}
+
+static void families(const pool *p, const sl_kernels *k, double peak) {
+    static const struct {
+        const char *name;
+        sl_dtype dtype;
+        uint32_t d_expert, d_model;
+    } list[] = {
+        {"Qwen3.6, Qwen3-Next", SL_DTYPE_Q4, 512, 2048},
+        {"Qwen3-30B-A3B", SL_DTYPE_Q4, 768, 2048},
+        {"OLMoE", SL_DTYPE_Q4, 1024, 2048},
+        {"DeepSeek-V3, Cogito", SL_DTYPE_Q4, 2048, 7168},
+        {"Mixtral", SL_DTYPE_Q4, 14336, 4096},
+        {"gpt-oss", SL_DTYPE_MXFP4, 2880, 2880},
+        {"GLM-4.5-Air", SL_DTYPE_Q4, 1408, 4096},
+        {"LFM2", SL_DTYPE_Q4, 1792, 2048},
+    };
+    for (size_t i = 0; i < p->weights_bytes; i += 8) {
+        const uint64_t r = (random_u64() & 0x0303030303030303u) | 0x3c3c3c3c3c3c3c3cu;
+        memcpy(p->weights + i, &r, sizeof(r));
+    }
+    printf("%s, q4 in groups of 64 (gpt-oss mxfp4): Gweights/s of one column out of L2 and out of "
+           "memory, share\nof the FMA rate at %d columns; beside each the ratio to 512x2048\n",
+           k->level, MANY_COLUMNS);
+    for (size_t i = 0; i < SL_COUNT(list) * 2; i++) {
+        const bool down = i % 2 != 0;
+        const uint32_t rows = down ? list[i / 2].d_model : list[i / 2].d_expert;
+        const uint32_t cols = down ? list[i / 2].d_expert : list[i / 2].d_model;
+        printf("%-20s %5u x %-5u", down ? "" : list[i / 2].name, rows, cols);
+        for (int column = 0; column < 3; column++) {
+            const uint32_t n = column == 2 ? MANY_COLUMNS : 1;
+            double speed, ratio;
+            walk w = walk_of(p, k, list[i / 2].dtype, rows, cols, n, column == 1, p->xp);
+            walk common = walk_of(p, k, SL_DTYPE_Q4, 512, 2048, n, column == 1, p->xp_common);
+            compare(&w, &common, &speed, &ratio);
+            if (n == 1) {
+                printf("  %6.1f %5.2f", speed / 1e9, ratio);
+            } else {
+                printf("  %5.1f%% %5.2f\n", peak > 0 ? 200.0 * speed / 1e9 / peak : 0.0, ratio);
+            }
+            fflush(stdout);
         }
     }
 }
@@ -646,7 +781,7 @@ static void others(const pool *p, const sl_kernels *k, double peak) {
 
 int main(int argc, char **argv) {
     sl_cpu_level only = SL_CPU_REF;
-    bool chosen = false;
+    bool chosen = false, only_families = false;
     n_threads = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
@@ -655,10 +790,13 @@ int main(int argc, char **argv) {
                    sl_cpu_level_from_name(argv[i + 1], &only) && sl_cpu_level_runs(only)) {
             chosen = true;
             i++;
+        } else if (strcmp(argv[i], "--families") == 0) {
+            only_families = true;
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             n_threads = (unsigned)strtoul(argv[++i], NULL, 10);
         } else {
-            fprintf(stderr, "usage: bench_kernels [--json] [--cpu LEVEL] [--threads N]\n");
+            fprintf(stderr,
+                    "usage: bench_kernels [--json] [--families] [--cpu LEVEL] [--threads N]\n");
             return 2;
         }
     }
@@ -670,11 +808,19 @@ int main(int argc, char **argv) {
     memset(p.weights, 1, p.weights_bytes);
     p.x = map(sizeof(float) << 20);
     p.xp = map(sizeof(float) << 20);
+    p.xp_common = map(sizeof(float) << 20);
     p.y = map(sizeof(float) << 20);
     p.lane_sums = map(sizeof(float) << 18);
     p.group_sums = map(sizeof(float) << 18);
     fill_floats(p.x, (size_t)1 << 20);
 
+    if (only_families) {
+        const sl_cpu_level level = chosen ? only : sl_cpu_level_best();
+        sl_kernels k;
+        sl_kernels_init(&k, level);
+        families(&p, &k, peak_of(level));
+        return 0;
+    }
     if (as_json) {
         printf("[");
     }

@@ -3,13 +3,16 @@
  * The sixteen chains of a 4 x 4 tile and their operands fill the register file, so the lanes' sums stay
  * in the first cache and are fetched once per block. Codes are decoded inside the tile: there is no
  * buffer of widened weights, and a tile of columns costs one pass over the codes. A single column takes
- * the same path; the four rows it reads at once are fetched ahead by hand, because the processor's own
- * prefetching follows one stream better than four. */
+ * the same path; the four rows it reads at once, and their scales and biases, are fetched ahead by hand,
+ * because the processor's own prefetching follows one stream better than six. */
 #include "kernels/x86/lanes_avx512.h"
 #include "kernels/lanes/tiles.h"
 #include "kernels/x86/x86.h"
 
 #define ROWS 4
+/* How far: at the speed out of the first cache some 250 ns, or what memory takes. */
+#define CODES_AHEAD 8192u
+#define SCALES_AHEAD 2048u
 
 typedef enum q4_type { Q4_AFFINE, Q4_MXFP4 } q4_type;
 
@@ -123,7 +126,10 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
     const uint32_t n_blocks = sl_blocks(n_inputs);
     const uint32_t chunk_blocks = SL_LANES * group / SL_BLOCK; // blocks of 16 groups
     const size_t row_bytes = n_inputs / 2;
-    const size_t ahead = SL_ALIGN_UP(2048, ROWS * row_bytes); // whole tiles, and 2 KiB at least
+    const size_t ahead = SL_ALIGN_UP(CODES_AHEAD, ROWS * row_bytes); // whole tiles
+    const size_t scale_bytes = type == Q4_MXFP4 ? 1 : w->shape.scale_dtype == SL_DTYPE_F32 ? 4 : 2;
+    const size_t scales_ahead = (size_t)row * (n_inputs / group) * scale_bytes + SCALES_AHEAD;
+    const size_t scale_step = ROWS * (SL_BLOCK / group) * scale_bytes; // a tile's scales in a row
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i first_group = _mm512_srli_epi32(lane, group == 128 ? 4 : group == 64 ? 3 : 2);
     const __m512i next_block = _mm512_set1_epi32((int)(SL_BLOCK / group));
@@ -161,6 +167,10 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
             SL_UNROLL
             for (int r = 0; r < ROWS; r++) {
                 _mm_prefetch(codes[r] + (size_t)b * 64 + ahead, _MM_HINT_T0);
+            }
+            _mm_prefetch((const char *)w->scales + scales_ahead + b * scale_step, _MM_HINT_T0);
+            if (type == Q4_AFFINE) {
+                _mm_prefetch((const char *)w->biases + scales_ahead + b * scale_step, _MM_HINT_T0);
             }
             q4_block(c, chunk, groups, tile + (size_t)b * SL_BLOCK * (unsigned)n, n, type, sums);
             groups = _mm512_add_epi32(groups, next_block);
