@@ -77,8 +77,8 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_i
     out->chunk = p->chunk;
     out->model_bytes = store->model_bytes;
     out->expert_bytes = store->expert.stride;
-    out->n_experts_total = m->n_layers * m->moe.n_experts;
-    out->n_experts_token = m->n_layers * m->moe.top_k;
+    out->n_experts_total = (uint32_t)sl_plan_n_experts(store);
+    out->n_experts_token = sl_model_ffn_count(m, SL_FFN_MOE) * m->moe.top_k;
     out->hot_slots = p->hot_slots;
     out->ring_slots = p->ring_slots;
     out->n_tensors_streamed = p->n_streamed;

@@ -37,11 +37,12 @@ static figures count(const sl_store *store) {
         *(t->role == SL_ROLE_HEAD ? &f.head_bytes : &f.trunk_bytes) += t->layout.bytes;
     }
     f.active = f.parameters;
-    uint64_t expert =
-        size_of(&store->expert.gate) + size_of(&store->expert.up) + size_of(&store->expert.down);
-    f.parameters += size_of(&store->embed.shape) + expert * m->n_layers * m->moe.n_experts;
-    f.active += expert * m->n_layers * m->moe.top_k + m->d_model;
-    f.expert_bytes = store->expert.stride * m->n_layers * m->moe.n_experts;
+    uint64_t expert = 0, n_moe = sl_model_ffn_count(m, SL_FFN_MOE);
+    for (uint32_t i = 0; i < store->expert.n_parts; i++)
+        expert += size_of(&store->expert.shape[i]);
+    f.parameters += size_of(&store->embed.shape) + expert * n_moe * m->moe.n_experts;
+    f.active += expert * n_moe * m->moe.top_k + m->d_model;
+    f.expert_bytes = store->expert.stride * n_moe * m->moe.n_experts;
     return f;
 }
 
@@ -65,59 +66,143 @@ static void add_size(sl_buf *b, const char *what, uint64_t bytes, const char *no
 }
 
 static const char *mixer_name(uint8_t mixer) {
-    return mixer == SL_MIXER_DELTA ? "gated delta net" : "attention";
+    static const char *const names[SL_MIXER_COUNT] = {
+        [SL_MIXER_ATTENTION] = "attention",
+        [SL_MIXER_MLA] = "latent attention",
+        [SL_MIXER_DELTA] = "gated delta net",
+        [SL_MIXER_CONV] = "short convolution",
+    };
+    return names[mixer];
 }
 
-// "3 gated delta net, 1 attention, ..." as runs, folded when they repeat.
-static void add_layers(sl_buf *b, const sl_model *m) {
-    uint32_t delta = sl_model_mixer_count(m, SL_MIXER_DELTA),
-             attention = sl_model_mixer_count(m, SL_MIXER_ATTENTION);
-    sl_buf_printf(b, "%u layers: ", m->n_layers);
-    uint32_t period = 1;
-    for (; period < m->n_layers; period++) {
+static bool same_kind(const sl_model *m, uint32_t i, uint32_t j) {
+    return m->mixer[i] == m->mixer[j] && m->ffn[i] == m->ffn[j] && m->windowed[i] == m->windowed[j];
+}
+
+// Layers first .. end-1 as runs: "3 x (latent attention, dense), 58 x (latent attention, experts)".
+static void add_runs(sl_buf *b, const sl_model *m, uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end;) {
+        uint32_t next = i;
+        while (next < end && same_kind(m, next, i))
+            next++;
+        sl_buf_printf(b, "%s%u x (%s", i > first ? ", " : "", next - i, mixer_name(m->mixer[i]));
+        if (m->windowed[i])
+            sl_buf_printf(b, " over %u", m->attn.window);
+        sl_buf_printf(b, ", %s)", m->ffn[i] == SL_FFN_MOE ? "experts" : "dense");
+        i = next;
+    }
+}
+
+static uint32_t count_runs(const sl_model *m) {
+    uint32_t n = 1;
+    for (uint32_t i = 1; i < m->n_layers; i++)
+        n += !same_kind(m, i, i - 1);
+    return n;
+}
+
+// How many layers repeat over and over; all of them where none do.
+static uint32_t find_period(const sl_model *m) {
+    for (uint32_t period = 1; period < m->n_layers; period++) {
         bool repeats = m->n_layers % period == 0;
         for (uint32_t i = period; repeats && i < m->n_layers; i++)
-            repeats = m->mixer[i] == m->mixer[i - period];
+            repeats = same_kind(m, i, i - period);
         if (repeats)
-            break;
+            return period;
     }
-    if (period == m->n_layers && period > 8) {
-        sl_buf_printf(b, "%u gated delta net, %u attention", delta, attention);
-        return;
-    }
-    for (uint32_t i = 0; i < period;) {
-        uint32_t end = i;
-        while (end < period && m->mixer[end] == m->mixer[i])
-            end++;
-        sl_buf_printf(b, "%s%u %s", i ? ", " : "", end - i, mixer_name(m->mixer[i]));
-        i = end;
-    }
-    if (m->n_layers / period > 1)
-        sl_buf_printf(b, "; %u times over", m->n_layers / period);
+    return m->n_layers;
 }
 
-static void show_text(const sl_store *store, const char *path, sl_buf *b) {
-    const sl_model *m = &store->model;
-    figures f = count(store);
-    sl_buf_printf(b, "%s\n  family     %s\n  shape      ", path, sl_model_family_name(m));
-    add_layers(b, m);
-    sl_buf_printf(b, "\n             hidden %u, vocabulary %u, context %u\n", m->d_model,
-                  m->n_vocab, m->n_ctx_max);
-    if (sl_model_mixer_count(m, SL_MIXER_ATTENTION))
+static void add_layers(sl_buf *b, const sl_model *m) {
+    uint32_t period = find_period(m);
+    sl_buf_printf(b, "%u: ", m->n_layers);
+    if (period < m->n_layers && period > 1) {
+        sl_buf_printf(b, "%u times ", m->n_layers / period);
+        add_runs(b, m, 0, period);
+        return;
+    }
+    if (count_runs(m) <= 6) {
+        add_runs(b, m, 0, m->n_layers);
+        return;
+    }
+    bool first = true;
+    for (unsigned i = 0; i < SL_MIXER_COUNT; i++) {
+        uint32_t n = sl_model_mixer_count(m, (sl_mixer)i);
+        if (n)
+            sl_buf_printf(b, "%s%u x %s", first ? "" : ", ", n, mixer_name((uint8_t)i));
+        first = first && !n;
+    }
+    sl_buf_printf(b, "; %u with experts", sl_model_ffn_count(m, SL_FFN_MOE));
+    if (m->d_dense)
+        sl_buf_printf(b, ", %u dense", sl_model_ffn_count(m, SL_FFN_DENSE));
+}
+
+static void add_mixers(sl_buf *b, const sl_model *m) {
+    if (sl_model_mixer_count(m, SL_MIXER_ATTENTION)) {
         sl_buf_printf(
-            b, "  attention  %u query heads over %u key/value heads of %u, %u elements rotate%s\n",
-            m->attn.n_heads, m->attn.n_kv_heads, m->attn.d_head, m->rope.n_rot,
-            m->attn.gated ? ", output gate" : "");
+            b, "  attention  %u query heads over %u key/value heads of %u, %u elements rotate",
+            m->attn.n_heads, m->attn.n_kv_heads, m->attn.d_head, m->rope.n_rot);
+        const struct {
+            bool is;
+            const char *what;
+        } extras[] = {
+            {m->attn.gated, "output gate"}, {m->attn.sinks, "sinks"}, {m->attn.qkv_bias, "biases"}};
+        for (size_t i = 0; i < SL_COUNT(extras); i++)
+            if (extras[i].is)
+                sl_buf_printf(b, ", %s", extras[i].what);
+        sl_buf_add_text(b, "\n");
+    }
+    if (sl_model_mixer_count(m, SL_MIXER_MLA)) {
+        sl_buf_printf(b,
+                      "  latent     %u heads over one latent of %u and a key of %u that rotates; "
+                      "values of %u",
+                      m->attn.n_heads, m->mla.d_latent, m->mla.d_rope, m->mla.d_v);
+        if (m->mla.d_q_latent)
+            sl_buf_printf(b, "; queries through %u", m->mla.d_q_latent);
+        sl_buf_add_text(b, "\n");
+    }
     if (sl_model_mixer_count(m, SL_MIXER_DELTA))
         sl_buf_printf(b,
                       "  delta net  %u value heads of %u over %u key heads of %u, convolution %u\n",
                       m->delta.n_v_heads, m->delta.d_v, m->delta.n_k_heads, m->delta.d_k,
                       m->delta.conv_width);
+    if (sl_model_mixer_count(m, SL_MIXER_CONV))
+        sl_buf_printf(b, "  short conv %u channels over %u tokens, gated\n", m->d_model,
+                      m->conv.width);
+}
+
+static void add_experts(sl_buf *b, const sl_model *m) {
     sl_buf_printf(b, "  experts    %u a layer, %u for each token, inner size %u", m->moe.n_experts,
                   m->moe.top_k, m->moe.d_expert);
+    if (m->moe.n_groups > 1)
+        sl_buf_printf(b, ", from %u of %u groups", m->moe.groups_kept, m->moe.n_groups);
     if (m->moe.d_shared)
         sl_buf_printf(b, "; a shared one of %u", m->moe.d_shared);
-    sl_buf_add_text(b, "\n  parameters ");
+    sl_buf_add_text(b, "\n");
+    if (m->d_dense)
+        sl_buf_printf(b, "  dense      inner size %u\n", m->d_dense);
+}
+
+static void add_unused(sl_buf *b, const sl_model *m) {
+    if (m->n_mtp_layers)
+        sl_buf_printf(b,
+                      "  not used   multi-token prediction (%u %s): it drafts tokens, answers do "
+                      "not need it\n",
+                      m->n_mtp_layers, m->n_mtp_layers == 1 ? "layer" : "layers");
+    if (m->vision)
+        sl_buf_add_text(b, "  not used   the vision tower: this version reads text\n");
+}
+
+static void show_text(const sl_store *store, const char *path, sl_buf *b) {
+    const sl_model *m = &store->model;
+    figures f = count(store);
+    sl_buf_printf(b, "%s\n  family     %s\n  layers     ", path, sl_model_family_name(m));
+    add_layers(b, m);
+    sl_buf_printf(b, "\n             hidden %u, vocabulary %u, context %u\n", m->d_model,
+                  m->n_vocab, m->n_ctx_max);
+    add_mixers(b, m);
+    add_experts(b, m);
+    add_unused(b, m);
+    sl_buf_add_text(b, "  parameters ");
     add_count(b, f.parameters);
     sl_buf_add_text(b, ", active for a token ");
     add_count(b, f.active);
@@ -126,7 +211,7 @@ static void show_text(const sl_store *store, const char *path, sl_buf *b) {
     char note[96];
     sl_buf n;
     sl_buf_init_fixed(&n, note, sizeof(note));
-    add_type(&n, &store->expert.gate);
+    add_type(&n, &store->expert.shape[SL_PART_GATE]);
     sl_buf_add_text(&n, ", one expert ");
     sl__api_add_bytes(&n, store->expert.stride);
     add_size(b, "experts", f.expert_bytes, note);
@@ -157,17 +242,19 @@ static void show_json(const sl_store *store, const char *path, sl_buf *b) {
         sl_buf_printf(b, "%s\"%s\"", i ? ", " : "", mixer_name(m->mixer[i]));
     sl_buf_printf(b,
                   "], \"d_model\": %u, \"n_vocab\": %u, \"n_ctx_max\": %u, \"n_experts\": %u, "
-                  "\"top_k\": %u, \"d_expert\": %u, \"d_shared\": %u, ",
+                  "\"top_k\": %u, \"d_expert\": %u, \"d_shared\": %u, \"n_dense_layers\": %u, "
+                  "\"d_dense\": %u, \"n_mtp_layers_unused\": %u, \"vision_unused\": %s, ",
                   m->d_model, m->n_vocab, m->n_ctx_max, m->moe.n_experts, m->moe.top_k,
-                  m->moe.d_expert, m->moe.d_shared);
+                  m->moe.d_expert, m->moe.d_shared, sl_model_ffn_count(m, SL_FFN_DENSE), m->d_dense,
+                  m->n_mtp_layers, m->vision ? "true" : "false");
     sl_buf_printf(b,
                   "\"parameters\": %llu, \"active_parameters\": %llu, \"expert_dtype\": \"%s\", "
                   "\"expert_bytes\": %llu, \"experts_bytes\": %llu, \"trunk_bytes\": %llu, "
                   "\"head_bytes\": %llu, \"embedding_bytes\": %llu, \"model_bytes\": %llu, ",
                   (unsigned long long)f.parameters, (unsigned long long)f.active,
-                  sl_dtype_name(store->expert.gate.dtype), (unsigned long long)store->expert.stride,
-                  (unsigned long long)f.expert_bytes, (unsigned long long)f.trunk_bytes,
-                  (unsigned long long)f.head_bytes,
+                  sl_dtype_name(store->expert.shape[SL_PART_GATE].dtype),
+                  (unsigned long long)store->expert.stride, (unsigned long long)f.expert_bytes,
+                  (unsigned long long)f.trunk_bytes, (unsigned long long)f.head_bytes,
                   (unsigned long long)(store->embed.stride * store->embed.shape.rows),
                   (unsigned long long)store->model_bytes);
     sl_buf_printf(b, "\"tokenizer\": %s, \"chat_template\": %s}\n",

@@ -233,8 +233,8 @@ sl_status sl__checkpoint_files(sl_checkpoint *ck, sl_error *err) {
             goto done;
     if ((st = sl_st_sort(&ck->table, err)) || (st = mark_small_files(ck, &marks, err)))
         goto done;
-    sl_buf_printf(&marks, "bits %u group %u store %d by " SL_VERSION "\n", ck->bits, ck->group,
-                  SL_STORE_VERSION);
+    sl_buf_printf(&marks, "bits %u group %u%s store %d by " SL_VERSION "\n", ck->bits, ck->group,
+                  ck->asked ? " asked" : "", SL_STORE_VERSION);
     if (marks.failed)
         st = sl_fail(err, SL_ERR_MEMORY, "no memory for a fingerprint");
     else

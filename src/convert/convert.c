@@ -168,7 +168,7 @@ static sl_status write_trunk(conversion *c, bool known, sl_error *err) {
         if ((st = source_of(c, t->role, t->layer, 0, &source, err)))
             return st;
         if (known) {
-            if ((st = sl__report(&c->tensors, sl_matrix_source_bytes(&source), err)))
+            if ((st = sl__report(&c->tensors, source.bytes, err)))
                 return st;
             continue;
         }
@@ -213,7 +213,7 @@ static sl_status make_embedding(conversion *c, sl_error *err) {
         (st = unit_done(c, "embed", SL_STORE_EMBED, bytes, &embed->hash, 1, &done, err)))
         return st;
     if (done)
-        return sl__report(&c->tensors, sl_matrix_source_bytes(&source), err);
+        return sl__report(&c->tensors, source.bytes, err);
     if ((st = sl_store_file_begin(&c->writer, SL_STORE_EMBED, err)))
         return st;
     sl_store_block_begin(&c->writer, 0, embed->shape.rows * embed->stride);
@@ -225,10 +225,7 @@ static sl_status make_embedding(conversion *c, sl_error *err) {
 }
 
 static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
-    static const sl_role roles[3] = {SL_ROLE_EXPERT_GATE_PROJ, SL_ROLE_EXPERT_UP_PROJ,
-                                     SL_ROLE_EXPERT_DOWN_PROJ};
     const sl_expert_layout *l = &c->store.expert;
-    const uint64_t at[3] = {l->gate_at, l->up_at, l->down_at};
     uint32_t n_experts = c->store.model.moe.n_experts;
     sl_hash128 *hashes = c->store.expert_hashes + (size_t)layer * n_experts;
     uint64_t bytes = sl_store_expert_file_bytes(&c->store);
@@ -242,12 +239,12 @@ static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
     for (uint32_t e = 0; e < n_experts; e++) {
         if (!done)
             sl_store_block_begin(&c->writer, e * l->stride, l->stride);
-        for (unsigned i = 0; i < 3; i++) {
+        for (uint32_t i = 0; i < l->n_parts; i++) {
             sl_matrix_source source;
-            if ((st = source_of(c, roles[i], layer, e, &source, err)))
+            if ((st = source_of(c, sl_expert_part_role(i), layer, e, &source, err)))
                 return st;
-            st = done ? sl__report(&c->tensors, sl_matrix_source_bytes(&source), err)
-                      : sl__write_tensor(&c->tensors, &source, at[i], err);
+            st = done ? sl__report(&c->tensors, source.bytes, err)
+                      : sl__write_tensor(&c->tensors, &source, l->at[i], err);
             if (st)
                 return st;
         }
@@ -310,8 +307,8 @@ static sl_status make_manifest(conversion *c, sl_error *err) {
         .name = slash && slash[1] ? slash + 1 : ck->path,
         .layout = ck->mlx ? "mlx" : "hf",
         .bytes = ck->bytes,
-        .bits = ck->quantized ? 0 : ck->bits,
-        .group = ck->quantized ? 0 : ck->group,
+        .bits = ck->keeps_dense ? 0 : ck->bits,
+        .group = ck->keeps_dense ? 0 : ck->group,
         .config = ck->config.data,
         .config_len = ck->config.len,
         .generation_config = ck->generation.len ? ck->generation.data : NULL,
@@ -375,8 +372,8 @@ static sl_status check_space(conversion *c, sl_error *err) {
     const sl_store *s = &c->store;
     uint64_t needed = sl_store_trunk_file_bytes(s) + sl_store_embed_file_bytes(s) +
                       sl_store_sums_file_bytes(s) +
-                      s->model.n_layers * sl_store_expert_file_bytes(s) + c->texts.tokenizer.len +
-                      c->texts.chat_template.len + 2 * SL_PAGE;
+                      sl_model_ffn_count(&s->model, SL_FFN_MOE) * sl_store_expert_file_bytes(s) +
+                      c->texts.tokenizer.len + c->texts.chat_template.len + 2 * SL_PAGE;
     c->out->store_bytes = needed;
     for (uint32_t i = 0; i < s->model.n_layers + 2; i++) {
         char name[32], path[SL_PATH_MAX];
@@ -405,7 +402,7 @@ static sl_status check_space(conversion *c, sl_error *err) {
 
 static sl_status take_memory(conversion *c, sl_error *err) {
     uint32_t n = sl_model_tensors(&c->ck.model);
-    c->memory = sl_mem_alloc(WINDOW_BYTES + 3 * SL_STRIP_BYTES + SL_PAGE);
+    c->memory = sl_mem_alloc(WINDOW_BYTES + 2 * SL_STRIP_BYTES + SL_WIDE_BYTES + SL_PAGE);
     c->specs = sl_mem_calloc(n, sizeof(*c->specs));
     if (!c->memory || !c->specs)
         return sl_fail(err, SL_ERR_MEMORY, "no memory for buffers");
@@ -416,7 +413,7 @@ static sl_status take_memory(conversion *c, sl_error *err) {
                                     .out = &c->writer,
                                     .raw = at + WINDOW_BYTES,
                                     .wide = (float *)(at + WINDOW_BYTES + SL_STRIP_BYTES),
-                                    .packed = at + WINDOW_BYTES + 2 * SL_STRIP_BYTES,
+                                    .packed = at + WINDOW_BYTES + SL_STRIP_BYTES + SL_WIDE_BYTES,
                                     .total = c->ck.work_bytes,
                                     .params = c->params};
     return sl_store_writer_init(&c->writer, c->partial, at, WINDOW_BYTES, err);
@@ -481,7 +478,8 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
     c->out->source_bytes = c->ck.bytes;
     c->out->n_tensors = c->ck.n_used;
     c->out->n_skipped = c->ck.n_skipped;
-    c->out->n_experts = c->store.model.n_layers * c->store.model.moe.n_experts;
+    c->out->n_experts =
+        sl_model_ffn_count(&c->store.model, SL_FFN_MOE) * c->store.model.moe.n_experts;
     if ((st = sl__convert_texts(&c->ck, &c->store, &c->texts, err)))
         return st;
     c->out->has_tokenizer = c->texts.tokenizer.len > 0;
@@ -494,7 +492,7 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
         (st = make_embedding(c, err)))
         return st;
     for (uint32_t i = 0; i < c->store.model.n_layers; i++)
-        if ((st = make_layer(c, i, err)))
+        if (c->store.model.ffn[i] == SL_FFN_MOE && (st = make_layer(c, i, err)))
             return st;
     if ((st = make_sums(c, err)) || (st = make_manifest(c, err)))
         return st;

@@ -23,7 +23,7 @@ typedef struct sl_convert_outcome {
     uint64_t source_bytes, store_bytes;
     bool resumed; /* an earlier run's units were kept */
     uint32_t n_tensors, n_skipped;
-    uint32_t n_experts; /* layers times experts */
+    uint32_t n_experts; /* layers that have some times experts */
     bool has_tokenizer, has_template;
     sl_buf notes; /* lines of text; release with sl_convert_outcome_deinit() */
 } sl_convert_outcome;

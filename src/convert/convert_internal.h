@@ -21,14 +21,17 @@ void sl__convert_texts_deinit(sl_convert_texts *texts);
 typedef struct sl_tensor_writer {
     sl_checkpoint *ck;
     sl_store_writer *out;
-    uint8_t *raw; /* SL_STRIP_BYTES each */
-    float *wide;
-    uint8_t *packed;
+    uint8_t *raw;         /* SL_STRIP_BYTES: of the file */
+    float *wide;          /* SL_WIDE_BYTES: of the result, before it is encoded */
+    uint8_t *packed;      /* SL_STRIP_BYTES: of the store */
     uint64_t done, total; /* bytes of the checkpoint */
     const sl_convert_params *params;
 } sl_tensor_writer;
 
-#define SL_STRIP_BYTES ((size_t)8 << 20)
+/* A row of SL_ROW_MAX inputs in f32 is a strip; a matrix of 2880 x 2880, the largest known to be turned on its
+ * side in a file, fits in the wide buffer and is read once. */
+#define SL_STRIP_BYTES (SL_ROW_MAX * sizeof(float))
+#define SL_WIDE_BYTES ((size_t)32 << 20)
 
 /* Put a tensor at an offset of the open block, in the layout of its shape. */
 SL_MUST_USE sl_status sl__write_tensor(sl_tensor_writer *w, const sl_matrix_source *source,

@@ -244,3 +244,24 @@ bool sl_quantize_rows(const float *w, uint32_t rows, const sl_matrix_shape *shap
     }
     return true;
 }
+
+void sl_dequantize_rows(const void *codes, const void *scales, const void *biases,
+                        const sl_matrix_shape *shape, float *out) {
+    const unsigned bits = sl_dtype_bits(shape->dtype);
+    const size_t size = sl_dtype_bits(shape->scale_dtype) / 8, group = shape->group,
+                 n_groups = (size_t)shape->rows * (shape->cols / group);
+    const uint8_t *from = codes;
+    for (size_t i = 0; i < n_groups; i++) {
+        float scale, bias;
+        sl_widen((const uint8_t *)scales + i * size, shape->scale_dtype, 1, &scale);
+        sl_widen((const uint8_t *)biases + i * size, shape->scale_dtype, 1, &bias);
+        // 8 codes are `bits` whole bytes, as in pack_bits().
+        for (size_t k = 0; k < group; k += 8, from += bits, out += 8) {
+            uint64_t word = 0;
+            for (unsigned b = 0; b < bits; b++)
+                word |= (uint64_t)from[b] << (8 * b);
+            for (unsigned j = 0; j < 8; j++)
+                out[j] = fmaf((float)(word >> (bits * j) & ((1u << bits) - 1)), scale, bias);
+        }
+    }
+}

@@ -24,6 +24,7 @@ void sl_narrow(const float *in, sl_dtype dtype, size_t n, void *out);
 /* True when all n elements of type F32, F16, BF16 or F8_E4M3 are finite. Pure. */
 bool sl_all_finite(const void *in, sl_dtype dtype, size_t n);
 
+#define SL_MXFP4_GROUP 32u
 #define SL_F8_TILE 128u
 /* Rows first_row .. first_row + rows - 1 of an F8_E4M3 matrix that has one scale for each tile of 128 x 128:
  *   out[r][c] = in[r][c] * scale[(first_row + r) / 128][c / 128]     one f32 multiplication, [rows][cols]
@@ -40,5 +41,9 @@ bool sl_widen_f8_tiles(const void *in, uint32_t first_row, uint32_t rows, uint32
  * shape->rows does not matter. false: a weight, or a group's range, is not finite. Pure. */
 bool sl_quantize_rows(const float *w, uint32_t rows, const sl_matrix_shape *shape, void *codes,
                       void *scales, void *biases);
+
+/* The weights of affine rows, out[rows][cols]: fmaf(code, scale, bias). codes, scales and biases as above. Pure. */
+void sl_dequantize_rows(const void *codes, const void *scales, const void *biases,
+                        const sl_matrix_shape *shape, float *out);
 
 #endif

@@ -271,6 +271,17 @@ static void steal_slot(sl_experts *x) {
     assert(!"a ring slot is free or held by a later expert");
 }
 
+static void bind_view(const sl_experts *x, const uint8_t *slot, sl_expert_view *out) {
+    sl_matrix parts[SL_PARTS_MAX] = {0};
+    sl_expert_bind(&x->store->expert, slot, parts);
+    out->gate = parts[SL_PART_GATE];
+    out->up = parts[SL_PART_UP];
+    out->down = parts[SL_PART_DOWN];
+    out->gate_bias = parts[SL_PART_GATE_BIAS].codes;
+    out->up_bias = parts[SL_PART_UP_BIAS].codes;
+    out->down_bias = parts[SL_PART_DOWN_BIAS].codes;
+}
+
 static sl_status next(sl_expert_source *source, sl_expert_view *out, sl_error *err) {
     sl_experts *x = self(source);
     assert(x->n_given < x->n);
@@ -300,7 +311,7 @@ static sl_status next(sl_expert_source *source, sl_expert_view *out, sl_error *e
     x->n_given++;
     out->expert = x->experts[i];
     out->index = i;
-    sl_expert_bind(&x->store->expert, slot_memory(x, slot), &out->gate, &out->up, &out->down);
+    bind_view(x, slot_memory(x, slot), out);
     return SL_OK;
 }
 

@@ -173,7 +173,7 @@ static void bind(sl_engine *e) {
     const sl_store *store = &e->store;
     const sl_model *m = &store->model;
     uint64_t scratch = sl_scratch_bytes(m, p->chunk);
-    sl_state_bind(&e->state, m, p->n_ctx, e->account[SL_ACCOUNT_KV].base,
+    sl_state_bind(&e->state, p->n_ctx, e->account[SL_ACCOUNT_KV].base,
                   e->account[SL_ACCOUNT_STATE].base);
     sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);

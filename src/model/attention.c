@@ -1,6 +1,7 @@
-/* Layer kind: grouped-query softmax attention, with optional output gate and query/key norms.
+/* Layer kind: grouped-query softmax attention, with optional output gate, query/key norms, biases, sliding
+ * window and sinks.
  *
- *   q, k, v = projections of h;  q, k normed per head and rotated;  softmax over all positions so far;
+ *   q, k, v = projections of h;  q, k normed and rotated;  softmax over the positions that are visible;
  *   o * sigmoid(gate);  output projection, added to the residual stream.
  *
  * Scratch: a = q [n][n_heads * d * (gated ? 2 : 1)], b = k, c = v [n][n_kv_heads * d],
@@ -21,13 +22,15 @@ sl_status sl_layer_attention(sl_forward *f, uint32_t layer, uint32_t n, sl_error
     sl_status st;
 
     sl_pack(f, s->h, n, m->d_model);
-    const sl_projection in[] = {
-        {w[SL_ROLE_ATTN_Q], s->a}, {w[SL_ROLE_ATTN_K], s->b}, {w[SL_ROLE_ATTN_V], s->c}};
+    const sl_projection in[] = {{w[SL_ROLE_ATTN_Q], w[SL_ROLE_ATTN_Q_BIAS], s->a},
+                                {w[SL_ROLE_ATTN_K], w[SL_ROLE_ATTN_K_BIAS], s->b},
+                                {w[SL_ROLE_ATTN_V], w[SL_ROLE_ATTN_V_BIAS], s->c}};
     if ((st = sl_project(f, in, SL_COUNT(in), err)))
         return st;
 
-    size_t cache = (size_t)sl_model_mixer_index(m, layer) * m->attn.n_kv_heads * f->state->n_ctx *
-                   m->attn.d_head;
+    uint32_t window = m->windowed[layer] ? m->attn.window : 0;
+    uint32_t rows = sl_window_ring(window, f->state->n_ctx);
+    float *cache = sl_state_kv(f->state, m, layer);
     const sl_attention_step step = {
         .n_tokens = n,
         .first_position = f->state->n_past,
@@ -38,22 +41,29 @@ sl_status sl_layer_attention(sl_forward *f, uint32_t layer, uint32_t n, sl_error
         .scale = m->attn.scale,
         .norm_eps = m->norm_eps,
         .gated = m->attn.gated,
-        .q_norm = m->attn.qk_norm ? sl_vector(w[SL_ROLE_ATTN_Q_NORM]) : NULL,
-        .k_norm = m->attn.qk_norm ? sl_vector(w[SL_ROLE_ATTN_K_NORM]) : NULL,
+        .q_norm = sl_vector(w[SL_ROLE_ATTN_Q_NORM]),
+        .k_norm = sl_vector(w[SL_ROLE_ATTN_K_NORM]),
+        .norm_all_heads = m->attn.qk_norm == SL_QK_NORM_ALL,
+        .clip = m->attn.clip,
+        .rope_pairs = m->rope.pairs,
+        .sinks = sl_vector(w[SL_ROLE_ATTN_SINKS]),
+        .window = window,
         .cos = s->cos,
         .sin = s->sin,
         .q = s->a,
         .k = s->b,
         .v = s->c,
-        .k_cache = f->state->k + cache,
-        .v_cache = f->state->v + cache,
+        .k_cache = cache,
+        .v_cache = cache + (size_t)m->attn.n_kv_heads * rows * m->attn.d_head,
         .n_ctx = f->state->n_ctx,
+        .ring = rows,
         .out = s->d,
     };
     f->backend->ops->attention(f->backend, &step);
 
     sl_pack(f, s->d, n, m->attn.n_heads * m->attn.d_head);
-    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_ATTN_O], s->e}, 1, err)))
+    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_ATTN_O], w[SL_ROLE_ATTN_O_BIAS], s->e}, 1,
+                         err)))
         return st;
     f->backend->ops->add(f->backend, s->x, s->e, (size_t)n * m->d_model);
     return SL_OK;

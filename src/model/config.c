@@ -1,28 +1,26 @@
 /* config.json -> descriptor. Every value is checked here, once; later code trusts the descriptor. */
+#include "model/config.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
-#include "model/family.h"
-
 #define DIM_MAX ((uint32_t)1 << 24)
+#define WIDTH_MAX ((uint32_t)1 << 16)
 #define POSITIONS_MAX ((uint32_t)1 << 22) // as far as sl_sincosf() is exact
+#define MLA_ROW_MAX 1024u                 // latent and rope key: one row of the cache
 
-/* What reading a config needs at hand. Keys are looked up in the text section first, then at top level. */
-typedef struct reader {
-    const sl_json *text, *top, *rope;
-    sl_error *err;
-} reader;
+/* ---- values --------------------------------------------------------------------------------------- */
 
-static const sl_json *find(const reader *r, const char *key) {
-    const sl_json *v = sl_json_member_set(r->text, key);
-    return v ? v : sl_json_member_set(r->top, key);
+const sl_json *sl__config_find(const sl_config *c, const char *key) {
+    const sl_json *v = sl_json_member_set(c->text, key);
+    return v ? v : sl_json_member_set(c->top, key);
 }
 
-// The first of the alternatives (NULL-terminated) that is present.
-static const sl_json *find_any(const reader *r, const char *const *keys, const char **found) {
+const sl_json *sl__config_find_any(const sl_config *c, const char *const *keys,
+                                   const char **found) {
     for (; *keys; keys++) {
-        const sl_json *v = find(r, *keys);
+        const sl_json *v = sl__config_find(c, *keys);
         if (v) {
             *found = *keys;
             return v;
@@ -31,65 +29,82 @@ static const sl_json *find_any(const reader *r, const char *const *keys, const c
     return NULL;
 }
 
-typedef struct dimension {
-    const char *const *keys; /* aliases, NULL-terminated */
-    uint32_t *out;
-    uint32_t min, max;
-    bool optional; /* keeps *out when absent */
-} dimension;
-
-#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static sl_status read_dimension(const reader *r, const dimension *d) {
-    const char *key = d->keys[0];
-    const sl_json *v = find_any(r, d->keys, &key);
-    uint64_t n = 0;
-    if (!v) {
-        if (d->optional)
-            return SL_OK;
-        return sl_fail(r->err, SL_ERR_CORRUPT, "config.json: '%s' is missing", key);
+sl_status sl__config_numbers(const sl_config *c, const sl_config_number *list, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const sl_config_number *d = &list[i];
+        const char *key = d->keys[0];
+        const sl_json *v = sl__config_find_any(c, d->keys, &key);
+        uint64_t number = 0;
+        if (!v && d->optional)
+            continue;
+        if (!v)
+            return sl_fail(c->err, SL_ERR_CORRUPT, "config.json: '%s' is missing", key);
+        if (!sl_json_uint64(v, &number) || number < d->min || number > d->max)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "config.json: '%s' is %.40s, expected a whole number from %u to %u", key,
+                           v->text ? v->text : "no number", d->min, d->max);
+        *d->out = (uint32_t)number;
     }
-    if (!sl_json_uint64(v, &n) || n < d->min || n > d->max)
-        return sl_fail(r->err, SL_ERR_CORRUPT,
-                       "config.json: '%s' is %.40s, expected a whole number from %u to %u", key,
-                       v->text ? v->text : "no number", d->min, d->max);
-    *d->out = (uint32_t)n;
     return SL_OK;
 }
 
-static sl_status read_float(const reader *r, const sl_json *v, const char *key, double min,
-                            double max, double *out) {
+sl_status sl__config_float(const sl_config *c, const sl_json *v, const char *key, double min,
+                           double max, double *out) {
     double d;
     if (!v)
         return SL_OK;
     if (!sl_json_double(v, &d) || !(d >= min && d <= max))
-        return sl_fail(r->err, SL_ERR_CORRUPT,
+        return sl_fail(c->err, SL_ERR_CORRUPT,
                        "config.json: '%s' is %.40s, expected a number from %g to %g", key,
                        v->text ? v->text : "no number", min, max);
     *out = d;
     return SL_OK;
 }
 
-// A switch that must not be on: the engine has no code for it.
-static sl_status refuse_true(const reader *r, const char *key, const char *why) {
-    const sl_json *v = find(r, key);
-    if (v && !sl_json_is(v, SL_JSON_FALSE))
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED, "config.json: '%s' is set: %s", key, why);
+sl_status sl__config_choice(const sl_config *c, const char *const *keys, sl_choice choice,
+                            bool *out) {
+    const char *key = keys[0];
+    const sl_json *v = sl__config_find_any(c, keys, &key);
+    *out = choice == SL_YES || choice == SL_KEY_OR_YES;
+    if (!v)
+        return SL_OK;
+    bool on = sl_json_is(v, SL_JSON_TRUE);
+    if (!on && !sl_json_is(v, SL_JSON_FALSE))
+        return sl_fail(c->err, SL_ERR_CORRUPT, "config.json: '%s' is neither true nor false", key);
+    if ((choice == SL_YES || choice == SL_NO) && on != *out)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED, "config.json: '%s' is %s, family %s has it %s",
+                       key, on ? "true" : "false", c->family->name, on ? "never" : "always");
+    *out = on;
     return SL_OK;
 }
 
-static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
-    const sl_json *types = find(r, "layer_types");
+/* ---- layers --------------------------------------------------------------------------------------- */
+
+static void set_layer(sl_model *m, uint32_t i, const sl_layer_type *type) {
+    m->mixer[i] = (uint8_t)type->mixer;
+    m->windowed[i] = type->windowed;
+}
+
+static sl_status read_layer_types(const sl_config *c, sl_model *m) {
+    const sl_family *f = c->family;
+    const sl_json *types = sl__config_find(c, "layer_types");
     if (!types) {
-        uint32_t interval = f->full_attention_interval;
-        dimension d = {KEYS("full_attention_interval"), &interval, 1, SL_LAYERS_MAX, true};
-        sl_status st = read_dimension(r, &d);
+        uint32_t interval = f->interval;
+        if (interval == SL_INTERVAL_REQUIRED)
+            return sl_fail(c->err, SL_ERR_CORRUPT, "config.json: 'layer_types' is missing");
+        if (interval) {
+            const sl_config_number n = {SL_KEYS("full_attention_interval"), &interval, 1,
+                                        SL_LAYERS_MAX, true};
+            sl_status st = sl__config_numbers(c, &n, 1);
+            if (st)
+                return st;
+        }
         for (uint32_t i = 0; i < m->n_layers; i++)
-            m->mixer[i] = (i + 1) % interval == 0 ? SL_MIXER_ATTENTION : SL_MIXER_DELTA;
-        return st;
+            set_layer(m, i, &f->layer_types[interval && (i + 1) % interval == 0]);
+        return SL_OK;
     }
     if (!sl_json_is(types, SL_JSON_ARRAY) || types->n_children != m->n_layers)
-        return sl_fail(r->err, SL_ERR_CORRUPT,
+        return sl_fail(c->err, SL_ERR_CORRUPT,
                        "config.json: 'layer_types' must list %u layers, it has %u", m->n_layers,
                        types->n_children);
     uint32_t i = 0;
@@ -98,282 +113,360 @@ static sl_status read_layers(const reader *r, const sl_family *f, sl_model *m) {
         while (known->name && !sl_json_text_is(t, known->name))
             known++;
         if (!known->name)
-            return sl_fail(r->err, SL_ERR_UNSUPPORTED,
+            return sl_fail(c->err, SL_ERR_UNSUPPORTED,
                            "config.json: 'layer_types' asks for '%.40s' in layer %u, which family "
                            "%s does not have",
                            t->text ? t->text : "?", i, f->name);
-        m->mixer[i] = (uint8_t)known->mixer;
+        set_layer(m, i, known);
     }
     return SL_OK;
 }
 
-// floor() for numbers far below 2^31.
-static double whole_below(double x) {
-    double whole = (double)(int32_t)x;
-    return whole > x ? whole - 1 : whole;
+static sl_status read_window(const sl_config *c, sl_model *m) {
+    const sl_json *window = sl__config_find(c, "sliding_window"),
+                  *use = sl__config_find(c, "use_sliding_window");
+    sl_window_rule rule = c->family->window;
+    uint32_t n_windowed = sl_model_windowed_count(m);
+    bool off = sl_json_is(use, SL_JSON_FALSE) ||
+               (rule == SL_WINDOW_IF_USED && !sl_json_is(use, SL_JSON_TRUE));
+    if (!window || off) {
+        if (n_windowed && rule == SL_WINDOW_BY_TYPE && !window)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "config.json: %u layers have a sliding window, 'sliding_window' is "
+                           "missing",
+                           n_windowed);
+        memset(m->windowed, 0, sizeof(m->windowed));
+        return SL_OK;
+    }
+    if (rule == SL_WINDOW_NEVER)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'sliding_window' is set, which family %s does not have",
+                       c->family->name);
+    const sl_config_number n = {SL_KEYS("sliding_window"), &m->attn.window, 1, POSITIONS_MAX,
+                                false};
+    for (uint32_t i = 0; i < m->n_layers && rule != SL_WINDOW_BY_TYPE; i++)
+        m->windowed[i] = m->mixer[i] == SL_MIXER_ATTENTION;
+    return sl__config_numbers(c, &n, 1);
 }
 
-/* Rotary frequencies: theta^(-2i/n_rot), with YaRN's blend where asked for.
- * Sources: RoFormer (Su et al. 2021); YaRN (Peng et al. 2023). */
-static sl_status read_rope(reader *r, const sl_family *f, sl_model *m) {
+static sl_status read_dense_list(const sl_config *c, sl_model *m) {
+    const sl_json *dense = sl__config_find(c, "mlp_only_layers");
+    uint32_t step = 1;
+    const sl_config_number n = {SL_KEYS("decoder_sparse_step"), &step, 1, SL_LAYERS_MAX, true};
+    sl_status st = sl__config_numbers(c, &n, 1);
+    if (st)
+        return st;
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        m->ffn[i] = (i + 1) % step == 0 ? SL_FFN_MOE : SL_FFN_DENSE;
+    for (const sl_json *v = dense ? dense->child : NULL; v; v = v->next) {
+        uint64_t layer;
+        if (!sl_json_uint64(v, &layer) || layer >= m->n_layers)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "config.json: 'mlp_only_layers' holds %.40s, expected layers below %u",
+                           v->text ? v->text : "no number", m->n_layers);
+        m->ffn[layer] = SL_FFN_DENSE;
+    }
+    return SL_OK;
+}
+
+static sl_status read_dense_first(const sl_config *c, sl_model *m) {
+    uint32_t n_dense = 0;
+    const sl_config_number n = {SL_KEYS("first_k_dense_replace", "num_dense_layers"), &n_dense, 0,
+                                m->n_layers, true};
+    sl_status st = sl__config_numbers(c, &n, 1);
+    for (uint32_t i = 0; i < n_dense; i++)
+        m->ffn[i] = SL_FFN_DENSE;
+    return st;
+}
+
+static sl_status read_layers(const sl_config *c, sl_model *m) {
     sl_status st;
-    double theta = (double)f->rope_theta, fraction = (double)f->rotary_fraction, factor = 1;
-    double beta_fast = 32, beta_slow = 1, original = m->n_ctx_max, attention = 0, mscale = 0,
-           mscale_all = 0;
-    const sl_json *p = find(r, "rope_parameters");
-    const sl_json *scaling = p ? p : find(r, "rope_scaling");
-    const sl_json *type = sl_json_member_set(scaling, "rope_type");
-    if (!type)
-        type = sl_json_member_set(scaling, "type");
-    bool yarn = sl_json_text_is(type, "yarn");
-    // "mrope" is the older name of plain frequencies with a position per axis; text has one position.
-    if (type && !yarn && !sl_json_text_is(type, "default") && !sl_json_text_is(type, "mrope"))
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'rope_type' is '%.40s', supported are default and yarn",
-                       type->text ? type->text : "?");
-    const sl_json *v = sl_json_member_set(scaling, "rope_theta");
-    // At least 2: the logarithm of a base of 1 is 0, and YaRN divides by it.
-    if ((st = read_float(r, v ? v : find(r, "rope_theta"), "rope_theta", 2, 1e12, &theta)))
+    if ((st = read_layer_types(c, m)) || (st = read_window(c, m)))
         return st;
-    v = sl_json_member_set(scaling, "partial_rotary_factor");
-    if ((st = read_float(r, v ? v : find(r, "partial_rotary_factor"), "partial_rotary_factor",
-                         0.001, 1, &fraction)))
+    if (c->family->dense == SL_DENSE_LIST && (st = read_dense_list(c, m)))
         return st;
-    m->rope.n_rot = (uint32_t)((double)m->attn.d_head * fraction);
-    if (m->rope.n_rot == 0 || m->rope.n_rot % 2 || m->rope.n_rot > SL_ROT_MAX)
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED,
-                       "config.json: %u rotated elements of a head (head_dim %u * %g), expected an "
-                       "even number up to %u",
-                       m->rope.n_rot, m->attn.d_head, fraction, SL_ROT_MAX);
-    if (yarn &&
-        ((st = read_float(r, sl_json_member_set(scaling, "factor"), "factor", 1, 1e6, &factor)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "beta_fast"), "beta_fast", 1e-3, 1e6,
-                          &beta_fast)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "beta_slow"), "beta_slow", 1e-3, 1e6,
-                          &beta_slow)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "mscale"), "mscale", 0, 1e3, &mscale)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "mscale_all_dim"), "mscale_all_dim", 0,
-                          1e3, &mscale_all)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "attention_factor"), "attention_factor", 0,
-                          1e3, &attention)) ||
-         (st = read_float(r, sl_json_member_set(scaling, "original_max_position_embeddings"),
-                          "original_max_position_embeddings", 1, 1e9, &original))))
+    if (c->family->dense == SL_DENSE_FIRST && (st = read_dense_first(c, m)))
         return st;
+    if (sl_model_ffn_count(m, SL_FFN_MOE) == 0)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: none of %u layers has experts, which is what this program is "
+                       "for",
+                       m->n_layers);
+    if (sl_model_ffn_count(m, SL_FFN_DENSE) == 0)
+        return SL_OK;
+    const sl_config_number width = {SL_KEYS("intermediate_size"), &m->d_dense, 32, WIDTH_MAX,
+                                    false};
+    return sl__config_numbers(c, &width, 1);
+}
 
-    const double pi = 3.14159265358979323846;
-    uint32_t half = m->rope.n_rot / 2;
-    double log_theta = sl_log64(theta);
-    double low =
-        (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_fast)) / (2 * log_theta);
-    double high =
-        (double)m->rope.n_rot * sl_log64(original / (2 * pi * beta_slow)) / (2 * log_theta);
-    if (!sl_json_is(sl_json_member_set(scaling, "truncate"), SL_JSON_FALSE)) {
-        low = whole_below(low);
-        high = -whole_below(-high);
+/* ---- mixers --------------------------------------------------------------------------------------- */
+
+static sl_status read_attention(const sl_config *c, sl_model *m) {
+    const sl_family *f = c->family;
+    bool qk_norm;
+    double clip = 0;
+    sl_status st;
+    m->attn.n_kv_heads = m->attn.n_heads;
+    m->attn.d_head = m->d_model / m->attn.n_heads;
+    const sl_config_number heads[] = {
+        {SL_KEYS("num_key_value_heads"), &m->attn.n_kv_heads, 1, 1024, true},
+        {SL_KEYS("head_dim"), &m->attn.d_head, 16, 512, true},
+    };
+    if ((st = sl__config_numbers(c, heads, SL_COUNT(heads))))
+        return st;
+    if (m->attn.n_heads % m->attn.n_kv_heads)
+        return sl_fail(c->err, SL_ERR_CORRUPT,
+                       "config.json: %u attention heads cannot share %u key/value heads",
+                       m->attn.n_heads, m->attn.n_kv_heads);
+    if (m->attn.d_head < 16 || m->attn.d_head > 512 || m->attn.d_head % 16)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: heads of %u, supported are multiples of 16 up to 512",
+                       m->attn.d_head);
+    if ((st = sl__config_choice(c, SL_KEYS("use_qk_norm"), f->use_qk_norm, &qk_norm)) ||
+        (st = sl__config_float(c, f->clip ? sl__config_find(c, "clip_qkv") : NULL, "clip_qkv", 0,
+                               1e30, &clip)))
+        return st;
+    m->attn.scale = (float)(1.0 / sqrt((double)m->attn.d_head));
+    m->attn.gated = f->attn_gated;
+    m->attn.qk_norm = qk_norm ? f->qk_norm : SL_QK_NORM_NONE;
+    m->attn.sinks = f->sinks;
+    m->attn.clip = (float)clip;
+    const sl_json *gate = sl__config_find(c, "attn_output_gate");
+    if (gate && f->attn_gated && !sl_json_is(gate, SL_JSON_TRUE))
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'attn_output_gate' is off, family %s has the gate", f->name);
+    return SL_OK;
+}
+
+static sl_status read_mla(const sl_config *c, sl_model *m) {
+    const sl_config_number numbers[] = {
+        {SL_KEYS("q_lora_rank"), &m->mla.d_q_latent, 16, WIDTH_MAX, true},
+        {SL_KEYS("kv_lora_rank"), &m->mla.d_latent, 16, MLA_ROW_MAX, false},
+        {SL_KEYS("qk_nope_head_dim"), &m->mla.d_nope, 16, MLA_ROW_MAX, false},
+        {SL_KEYS("qk_rope_head_dim"), &m->mla.d_rope, 2, SL_ROT_MAX, false},
+        {SL_KEYS("v_head_dim"), &m->mla.d_v, 16, MLA_ROW_MAX, false},
+    };
+    sl_status st = sl__config_numbers(c, numbers, SL_COUNT(numbers));
+    if (st)
+        return st;
+    if (m->mla.d_latent + m->mla.d_rope > MLA_ROW_MAX || m->mla.d_latent % 16 || m->mla.d_rope % 2)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'kv_lora_rank' %u with 'qk_rope_head_dim' %u; expected a "
+                       "multiple of 16 and an even number, together up to %u",
+                       m->mla.d_latent, m->mla.d_rope, MLA_ROW_MAX);
+    m->mla.norm_eps = 1e-6f; // whatever rms_norm_eps is, as in the reference implementations
+    return SL_OK;
+}
+
+static sl_status read_delta(const sl_config *c, sl_model *m) {
+    const sl_config_number delta[] = {
+        {SL_KEYS("linear_num_key_heads"), &m->delta.n_k_heads, 1, 1024, false},
+        {SL_KEYS("linear_num_value_heads"), &m->delta.n_v_heads, 1, 1024, false},
+        {SL_KEYS("linear_key_head_dim"), &m->delta.d_k, 4, 1024, false},
+        {SL_KEYS("linear_value_head_dim"), &m->delta.d_v, 16, 1024, false},
+        {SL_KEYS("linear_conv_kernel_dim"), &m->delta.conv_width, 2, 8, false},
+    };
+    sl_status st = sl__config_numbers(c, delta, SL_COUNT(delta));
+    if (st)
+        return st;
+    if (m->delta.n_v_heads % m->delta.n_k_heads || m->delta.d_k % 4 || m->delta.d_v % 16)
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: linear attention with %u value heads over %u key heads of %u "
+                       "x %u; expected whole shares, key size a multiple of 4, value size of 16",
+                       m->delta.n_v_heads, m->delta.n_k_heads, m->delta.d_k, m->delta.d_v);
+    return SL_OK;
+}
+
+static sl_status read_conv(const sl_config *c, sl_model *m) {
+    const sl_config_number width = {SL_KEYS("conv_L_cache"), &m->conv.width, 2, 8, false};
+    sl_status st = sl__config_numbers(c, &width, 1);
+    return st ? st
+              : sl__config_choice(c, SL_KEYS("conv_bias"),
+                                  c->family->conv_bias ? SL_KEY_OR_NO : SL_NO, &m->conv.bias);
+}
+
+static sl_status read_mixers(const sl_config *c, sl_model *m) {
+    static sl_status (*const readers[SL_MIXER_COUNT])(const sl_config *, sl_model *) = {
+        [SL_MIXER_ATTENTION] = read_attention,
+        [SL_MIXER_MLA] = read_mla,
+        [SL_MIXER_DELTA] = read_delta,
+        [SL_MIXER_CONV] = read_conv,
+    };
+    for (unsigned i = 0; i < SL_MIXER_COUNT; i++) {
+        sl_status st;
+        if (sl_model_mixer_count(m, (sl_mixer)i) && (st = readers[i](c, m)))
+            return st;
     }
-    low = low < 0 ? 0 : low;
-    high = high > m->rope.n_rot - 1 ? m->rope.n_rot - 1 : high;
-    if (low == high)
-        high += 0.001;
-    for (uint32_t i = 0; i < half; i++) {
-        double base = sl_exp64(-2.0 * i / m->rope.n_rot * log_theta);
-        double ramp = (i - low) / (high - low);
-        ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
-        m->rope.inv_freq[i] = (float)(yarn ? base / factor * ramp + base * (1 - ramp) : base);
-    }
-    m->rope.cos_sin_scale = 1;
-    if (yarn) {
-        double log_factor = sl_log64(factor);
-        if (attention == 0 && mscale != 0 && mscale_all != 0)
-            attention = factor <= 1
-                            ? 1
-                            : (0.1 * mscale * log_factor + 1) / (0.1 * mscale_all * log_factor + 1);
-        if (attention == 0)
-            attention = factor <= 1 ? 1 : 0.1 * log_factor + 1;
-        m->rope.cos_sin_scale = (float)attention;
+    double mla_scale;
+    sl_status st = sl__config_rope(c, m, &mla_scale);
+    if (st)
+        return st;
+    if (sl_model_mixer_count(m, SL_MIXER_MLA))
+        m->attn.scale = (float)(mla_scale / sqrt((double)(m->mla.d_nope + m->mla.d_rope)));
+    bool bias;
+    st = sl__config_choice(c, SL_KEYS("attention_bias"), c->family->attn_bias, &bias);
+    m->attn.qkv_bias = bias;
+    m->attn.out_bias = bias && c->family->attn_out_bias;
+    return st;
+}
+
+/* ---- experts -------------------------------------------------------------------------------------- */
+
+static sl_status read_groups(const sl_config *c, sl_model *m) {
+    m->moe.n_groups = m->moe.groups_kept = 1;
+    if (!c->family->groups)
+        return SL_OK;
+    const sl_config_number groups[] = {
+        {SL_KEYS("n_group"), &m->moe.n_groups, 1, 4096, true},
+        {SL_KEYS("topk_group"), &m->moe.groups_kept, 1, 4096, true},
+    };
+    sl_status st = sl__config_numbers(c, groups, SL_COUNT(groups));
+    if (st)
+        return st;
+    uint32_t in_group = m->moe.n_experts / m->moe.n_groups;
+    if (m->moe.n_groups > SL_GROUPS_MAX || m->moe.n_experts % m->moe.n_groups ||
+        m->moe.groups_kept > m->moe.n_groups || (m->moe.n_groups > 1 && in_group < 2) ||
+        m->moe.groups_kept * in_group < m->moe.top_k)
+        return sl_fail(c->err, SL_ERR_CORRUPT,
+                       "config.json: %u of %u groups of %u experts for %u picks: expected up to %u "
+                       "equal groups of at least 2, and enough experts in those that are kept",
+                       m->moe.groups_kept, m->moe.n_groups, m->moe.n_experts, m->moe.top_k,
+                       SL_GROUPS_MAX);
+    return SL_OK;
+}
+
+// Keys that name the way to score and choose: the family has one.
+static sl_status check_scoring(const sl_config *c) {
+    bool sigmoid = c->family->score == SL_ROUTER_SIGMOID;
+    const struct {
+        const char *key, *value;
+    } words[] = {{"scoring_func", sigmoid ? "sigmoid" : "softmax"},
+                 {"topk_method", sigmoid ? "noaux_tc" : "greedy"}};
+    for (size_t i = 0; i < SL_COUNT(words); i++) {
+        const sl_json *v = sl__config_find(c, words[i].key);
+        if (v && !sl_json_text_is(v, words[i].value))
+            return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                           "config.json: '%s' is '%.40s', family %s has '%s'", words[i].key,
+                           v->text ? v->text : "?", c->family->name, words[i].value);
     }
     return SL_OK;
 }
 
-static sl_status add_stop_token(reader *r, const sl_json *v, sl_model *m) {
+static sl_status read_router(const sl_config *c, sl_model *m) {
+    const sl_family *f = c->family;
+    double scale = 1;
+    sl_status st;
+    m->moe.score = f->score;
+    m->moe.router_bias = f->router_bias;
+    m->moe.renorm_eps = f->renorm_eps;
+    if ((st = check_scoring(c)) || (st = read_groups(c, m)) ||
+        (st = sl__config_choice(c, SL_KEYS("use_expert_bias"), f->selection_bias,
+                                &m->moe.selection_bias)) ||
+        (st = sl__config_float(c,
+                               f->route_scale ? sl__config_find(c, "routed_scaling_factor") : NULL,
+                               "routed_scaling_factor", 0, 1e6, &scale)))
+        return st;
+    m->moe.route_scale = (float)scale;
+    // A family that renormalises whatever the key says: so does its reference implementation.
+    if (f->renorm == SL_YES) {
+        const sl_json *renorm = sl__config_find(c, "norm_topk_prob");
+        m->moe.renorm = true;
+        if (c->notes && renorm && !sl_json_is(renorm, SL_JSON_TRUE))
+            sl_buf_add_text(c->notes, "config.json: norm_topk_prob is ignored, as in the reference "
+                                      "implementation\n");
+        return SL_OK;
+    }
+    return sl__config_choice(c, SL_KEYS("norm_topk_prob"), f->renorm, &m->moe.renorm);
+}
+
+static sl_status read_shared(const sl_config *c, sl_model *m) {
+    uint32_t n = 0;
+    const sl_config_number width = {SL_KEYS("shared_expert_intermediate_size"), &m->moe.d_shared, 0,
+                                    WIDTH_MAX, true},
+                           count = {SL_KEYS("n_shared_experts"), &n, 0, 64, true};
+    m->moe.shared_gate = c->family->shared_gate;
+    if (c->family->shared == SL_SHARED_WIDTH)
+        return sl__config_numbers(c, &width, 1);
+    if (c->family->shared == SL_SHARED_NEVER)
+        return SL_OK;
+    sl_status st = sl__config_numbers(c, &count, 1);
+    m->moe.d_shared = n * m->moe.d_expert;
+    return st;
+}
+
+static sl_status read_experts(const sl_config *c, sl_model *m) {
+    const sl_family *f = c->family;
+    const sl_config_number numbers[] = {
+        {SL_KEYS("num_experts", "n_routed_experts", "num_local_experts"), &m->moe.n_experts, 1,
+         SL_EXPERTS_MAX, false},
+        {SL_KEYS("num_experts_per_tok", "top_k_experts", "experts_per_token"), &m->moe.top_k, 1,
+         SL_TOP_K_MAX, false},
+        {SL_KEYS("moe_intermediate_size", "intermediate_size"), &m->moe.d_expert, 32, WIDTH_MAX,
+         false},
+    };
+    sl_status st = sl__config_numbers(c, numbers, SL_COUNT(numbers));
+    if (st)
+        return st;
+    if (m->moe.top_k > m->moe.n_experts)
+        return sl_fail(c->err, SL_ERR_CORRUPT, "config.json: %u experts per token of only %u",
+                       m->moe.top_k, m->moe.n_experts);
+    double limit = (double)f->swiglu_limit, alpha = (double)f->swiglu_alpha;
+    m->moe.activation = f->activation;
+    m->moe.expert_bias = f->expert_bias;
+    if (f->activation == SL_ACTIVATION_SWIGLU_CLAMPED &&
+        ((st = sl__config_float(c, sl__config_find(c, "swiglu_limit"), "swiglu_limit", 1e-6, 1e6,
+                                &limit)) ||
+         (st = sl__config_float(c, sl__config_find(c, "swiglu_alpha"), "swiglu_alpha", 1e-6, 1e6,
+                                &alpha))))
+        return st;
+    m->moe.swiglu_limit = (float)limit;
+    m->moe.swiglu_alpha = (float)alpha;
+    const sl_json *act = sl__config_find(c, "hidden_act");
+    if (act && !sl_json_text_is(act, "silu") && !sl_json_text_is(act, "swish"))
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                       "config.json: 'hidden_act' is '%.40s', supported is silu",
+                       act->text ? act->text : "?");
+    return (st = read_shared(c, m)) ? st : read_router(c, m);
+}
+
+/* ---- end tokens ----------------------------------------------------------------------------------- */
+
+static sl_status add_stop_token(const sl_config *c, const sl_json *v, sl_model *m) {
     uint64_t id;
-    if (!sl_json_uint64(v, &id) || id >= m->n_vocab)
-        return sl_fail(r->err, SL_ERR_CORRUPT,
-                       "eos_token_id is %.40s, expected an id below the vocabulary's %u",
-                       v->text ? v->text : "no number", m->n_vocab);
+    if (!sl_json_uint64(v, &id))
+        return sl_fail(c->err, SL_ERR_CORRUPT, "eos_token_id is %.40s, expected a token's id",
+                       v->text ? v->text : "no number");
+    if (id >= m->n_vocab) { // no token ends an answer by it
+        if (c->notes)
+            sl_buf_printf(c->notes, "eos_token_id %llu is not in the vocabulary of %u: left out\n",
+                          (unsigned long long)id, m->n_vocab);
+        return SL_OK;
+    }
     for (uint32_t i = 0; i < m->n_stop_tokens; i++)
         if (m->stop_tokens[i] == id)
             return SL_OK;
     if (m->n_stop_tokens == SL_STOP_TOKENS_MAX)
-        return sl_fail(r->err, SL_ERR_UNSUPPORTED, "more than %u end tokens", SL_STOP_TOKENS_MAX);
+        return sl_fail(c->err, SL_ERR_UNSUPPORTED, "more than %u end tokens", SL_STOP_TOKENS_MAX);
     m->stop_tokens[m->n_stop_tokens++] = (uint32_t)id;
     return SL_OK;
 }
 
 // An id or a list of ids; absent is fine.
-static sl_status add_stop_tokens(reader *r, const sl_json *v, sl_model *m) {
+static sl_status add_stop_tokens(const sl_config *c, const sl_json *section, sl_model *m) {
+    const sl_json *v = sl_json_member_set(section, "eos_token_id");
     if (!v)
         return SL_OK;
     if (!sl_json_is(v, SL_JSON_ARRAY))
-        return add_stop_token(r, v, m);
-    for (const sl_json *c = v->child; c; c = c->next) {
-        sl_status st = add_stop_token(r, c, m);
+        return add_stop_token(c, v, m);
+    for (const sl_json *id = v->child; id; id = id->next) {
+        sl_status st = add_stop_token(c, id, m);
         if (st)
             return st;
     }
     return SL_OK;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------- */
-
-/* Keys that change the result in families that this version does not run: they must have the value that
- * changes nothing. number: that value; 0 also stands for false. */
-static const struct {
-    const char *key;
-    double number;
-    const char *text;
-} neutral_keys[] = {
-    {"attention_multiplier", 1, NULL},
-    {"attn_logit_softcapping", 0, NULL},
-    {"embedding_multiplier", 1, NULL},
-    {"final_logit_softcapping", 0, NULL},
-    {"first_k_dense_replace", 0, NULL},
-    {"kv_lora_rank", 0, NULL},
-    {"logit_scale", 1, NULL},
-    {"logits_scaling", 1, NULL},
-    {"mlp_bias", 0, NULL},
-    {"moe_layer_freq", 1, NULL},
-    {"n_group", 1, NULL},
-    {"num_dense_layers", 0, NULL},
-    {"q_lora_rank", 0, NULL},
-    {"qkv_bias", 0, NULL},
-    {"query_pre_attn_scalar", 0, NULL},
-    {"residual_multiplier", 1, NULL},
-    {"rope_interleave", 0, NULL},
-    {"routed_scaling_factor", 1, NULL},
-    {"scoring_func", 0, "softmax"},
-    {"swiglu_limit", 0, NULL},
-    {"topk_group", 1, NULL},
-};
-
-/* Keys that are read here or by the converter, and keys without effect on the result. */
-static const char *const known_keys[] = {
-    "architectures",
-    "attention_bias",
-    "attention_dropout",
-    "attn_output_gate",
-    "auto_map",
-    "bos_token_id",
-    "conv_L_cache",
-    "decoder_sparse_step",
-    "dtype",
-    "eos_token_id",
-    "experts_per_token",
-    "full_attention_interval",
-    "head_dim",
-    "hidden_act",
-    "hidden_size",
-    "image_token_id",
-    "initializer_range",
-    "intermediate_size",
-    "language_model_only",
-    "layer_types",
-    "linear_conv_kernel_dim",
-    "linear_key_head_dim",
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "linear_value_head_dim",
-    "mamba_d_conv",
-    "mamba_ssm_dtype",
-    "max_position_embeddings",
-    "max_window_layers",
-    "mlp_only_layers",
-    "model_type",
-    "moe_intermediate_size",
-    "mtp_num_hidden_layers",
-    "mtp_use_dedicated_embeddings",
-    "n_routed_experts",
-    "norm_eps",
-    "norm_topk_prob",
-    "num_attention_heads",
-    "num_experts",
-    "num_experts_per_tok",
-    "num_hidden_layers",
-    "num_key_value_heads",
-    "num_local_experts",
-    "num_nextn_predict_layers",
-    "output_gate_type",
-    "output_router_logits",
-    "pad_token_id",
-    "partial_rotary_factor",
-    "pretraining_tp",
-    "quantization",
-    "quantization_config",
-    "rms_norm_eps",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "router_aux_loss_coef",
-    "router_jitter_noise",
-    "shared_expert_intermediate_size",
-    "sliding_window",
-    "text_config",
-    "tie_embedding",
-    "tie_word_embeddings",
-    "top_k_experts",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-    "use_sliding_window",
-    "video_token_id",
-    "vision_config",
-    "vision_end_token_id",
-    "vision_start_token_id",
-    "vocab_size",
-};
-
-static bool is_known(const char *key) {
-    for (size_t i = 0; i < SL_COUNT(known_keys); i++)
-        if (strcmp(known_keys[i], key) == 0)
-            return true;
-    return false;
-}
-
-// Index into neutral_keys, or its length.
-static size_t find_neutral(const char *key) {
-    size_t i = 0;
-    while (i < SL_COUNT(neutral_keys) && strcmp(neutral_keys[i].key, key) != 0)
-        i++;
-    return i;
-}
-
-static bool is_neutral(const sl_json *v, size_t i) {
-    double d;
-    if (sl_json_is(v, SL_JSON_NULL))
-        return true;
-    if (sl_json_is(v, SL_JSON_FALSE))
-        return neutral_keys[i].number == 0;
-    if (sl_json_double(v, &d))
-        return d == neutral_keys[i].number;
-    return neutral_keys[i].text && sl_json_text_is(v, neutral_keys[i].text);
-}
-
-// Refuse keys that ask for other arithmetic; note those that nothing is known of.
-static sl_status check_keys(const sl_json *section, sl_buf *notes, sl_error *err) {
-    for (const sl_json *v = section ? section->child : NULL; v; v = v->next) {
-        size_t i = find_neutral(v->key);
-        if (i < SL_COUNT(neutral_keys)) {
-            if (!is_neutral(v, i))
-                return sl_fail(err, SL_ERR_UNSUPPORTED,
-                               "config.json: '%s' asks for something that this version does not "
-                               "compute",
-                               v->key);
-        } else if (notes && !is_known(v->key)) {
-            sl_buf_printf(notes, "config.json: '%.60s' is not known and was ignored\n", v->key);
-        }
-    }
-    return SL_OK;
-}
+/* ---- the whole ------------------------------------------------------------------------------------- */
 
 static const sl_family *family_of(const sl_json *type) {
     for (uint32_t i = 0; i < sl_n_families; i++)
@@ -383,6 +476,46 @@ static const sl_family *family_of(const sl_json *type) {
     return NULL;
 }
 
+static sl_status unknown_family(const sl_json *type, sl_error *err) {
+    char known[256] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < sl_n_families && n < sizeof(known); i++)
+        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
+                              sl_families[i]->name);
+    return sl_fail(err, SL_ERR_UNSUPPORTED,
+                   "config.json: 'model_type' is '%.60s'; this version runs %s", type->text, known);
+}
+
+static sl_status read_model(const sl_config *c, sl_model *m) {
+    double eps = 0;
+    const char *eps_key = "rms_norm_eps";
+    const sl_json *eps_value =
+        sl__config_find_any(c, SL_KEYS("rms_norm_eps", "norm_eps"), &eps_key);
+    const sl_config_number numbers[] = {
+        {SL_KEYS("num_hidden_layers"), &m->n_layers, 1, SL_LAYERS_MAX, false},
+        {SL_KEYS("hidden_size"), &m->d_model, 32, WIDTH_MAX, false},
+        {SL_KEYS("vocab_size"), &m->n_vocab, 2, DIM_MAX, false},
+        {SL_KEYS("max_position_embeddings"), &m->n_ctx_max, 1, POSITIONS_MAX, false},
+        {SL_KEYS("num_attention_heads"), &m->attn.n_heads, 1, 1024, false},
+    };
+    sl_status st;
+    if ((st = sl__config_numbers(c, numbers, SL_COUNT(numbers))) || (st = read_layers(c, m)) ||
+        (st = read_mixers(c, m)) || (st = read_experts(c, m)))
+        return st;
+    if (!eps_value)
+        return sl_fail(c->err, SL_ERR_CORRUPT, "config.json: 'rms_norm_eps' is missing");
+    if ((st = sl__config_float(c, eps_value, eps_key, 0, 1, &eps)))
+        return st;
+    m->norm_eps = (float)eps;
+    const sl_config_number mtp = {SL_KEYS("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+                                  &m->n_mtp_layers, 0, SL_LAYERS_MAX, true};
+    m->vision = sl__config_find(c, "vision_config") != NULL;
+    if ((st = sl__config_numbers(c, &mtp, 1)))
+        return st;
+    return sl__config_choice(c, SL_KEYS("tie_word_embeddings", "tie_embedding"),
+                             c->family->tied_head, &m->tied_head);
+}
+
 sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_config, sl_model *m,
                                sl_buf *notes, sl_error *err) {
     sl_status st;
@@ -390,144 +523,24 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
     if (!sl_json_is(config, SL_JSON_OBJECT))
         return sl_fail(err, SL_ERR_CORRUPT, "config.json: expected an object");
     const sl_json *text = sl_json_member_set(config, "text_config");
-    reader r = {sl_json_is(text, SL_JSON_OBJECT) ? text : config, config, NULL, err};
     const sl_json *type = sl_json_member_set(config, "model_type");
     if (!sl_json_is(type, SL_JSON_STRING))
         return sl_fail(err, SL_ERR_CORRUPT, "config.json: 'model_type' is missing");
     const sl_family *f = family_of(type);
     if (!f)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'model_type' is '%.60s'; this version runs qwen3_5_moe and "
-                       "qwen3_5_moe_text",
-                       type->text);
+        return unknown_family(type, err);
     m->family = f;
-    if ((st = check_keys(config, notes, err)) ||
-        (r.text != config && (st = check_keys(r.text, notes, err))))
+    const sl_config c = {sl_json_is(text, SL_JSON_OBJECT) ? text : config, config, f, notes, err};
+    if ((st = sl__config_check_keys(&c, config)) ||
+        (c.text != config && (st = sl__config_check_keys(&c, c.text))) || (st = read_model(&c, m)))
         return st;
-    m->moe.d_expert = 0;
-    const dimension dimensions[] = {
-        {KEYS("num_hidden_layers"), &m->n_layers, 1, SL_LAYERS_MAX, false},
-        {KEYS("hidden_size"), &m->d_model, 32, 1u << 16, false},
-        {KEYS("vocab_size"), &m->n_vocab, 2, DIM_MAX, false},
-        {KEYS("max_position_embeddings"), &m->n_ctx_max, 1, POSITIONS_MAX, false},
-        {KEYS("num_attention_heads"), &m->attn.n_heads, 1, 1024, false},
-        {KEYS("num_experts", "n_routed_experts", "num_local_experts"), &m->moe.n_experts, 1, 4096,
-         false},
-        {KEYS("num_experts_per_tok", "top_k_experts", "experts_per_token"), &m->moe.top_k, 1,
-         SL_TOP_K_MAX, false},
-        {KEYS("moe_intermediate_size", "intermediate_size"), &m->moe.d_expert, 32, 1u << 16, false},
-        {KEYS("shared_expert_intermediate_size"), &m->moe.d_shared, 0, 1u << 16, true},
-    };
-    for (size_t i = 0; i < SL_COUNT(dimensions); i++)
-        if ((st = read_dimension(&r, &dimensions[i])))
-            return st;
-    if ((st = read_layers(&r, f, m)))
-        return st;
-
-    m->attn.n_kv_heads = m->attn.n_heads;
-    m->attn.d_head = m->d_model / m->attn.n_heads;
-    const dimension heads[] = {
-        {KEYS("num_key_value_heads"), &m->attn.n_kv_heads, 1, 1024, true},
-        {KEYS("head_dim"), &m->attn.d_head, 16, 512, true},
-    };
-    for (size_t i = 0; i < SL_COUNT(heads); i++)
-        if ((st = read_dimension(&r, &heads[i])))
-            return st;
-    if (m->attn.n_heads % m->attn.n_kv_heads)
-        return sl_fail(err, SL_ERR_CORRUPT,
-                       "config.json: %u attention heads cannot share %u key/value heads",
-                       m->attn.n_heads, m->attn.n_kv_heads);
-    if (m->attn.d_head < 16 || m->attn.d_head > 512)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "config.json: heads of %u, supported are 16 to 512",
-                       m->attn.d_head);
-    if (m->attn.d_head % 16)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'head_dim' is %u, expected a multiple of 16", m->attn.d_head);
-    if (m->moe.top_k > m->moe.n_experts)
-        return sl_fail(err, SL_ERR_CORRUPT, "config.json: %u experts per token of only %u",
-                       m->moe.top_k, m->moe.n_experts);
-    m->attn.scale = (float)(1.0 / sqrt((double)m->attn.d_head));
-    m->attn.gated = f->attn_gated;
-    m->attn.qk_norm = f->qk_norm;
-
-    if (sl_model_mixer_count(m, SL_MIXER_DELTA)) {
-        const dimension delta[] = {
-            {KEYS("linear_num_key_heads"), &m->delta.n_k_heads, 1, 1024, false},
-            {KEYS("linear_num_value_heads"), &m->delta.n_v_heads, 1, 1024, false},
-            {KEYS("linear_key_head_dim"), &m->delta.d_k, 4, 1024, false},
-            {KEYS("linear_value_head_dim"), &m->delta.d_v, 16, 1024, false},
-            {KEYS("linear_conv_kernel_dim", "conv_L_cache", "mamba_d_conv"), &m->delta.conv_width,
-             2, 8, false},
-        };
-        for (size_t i = 0; i < SL_COUNT(delta); i++)
-            if ((st = read_dimension(&r, &delta[i])))
-                return st;
-        if (m->delta.n_v_heads % m->delta.n_k_heads || m->delta.d_k % 4 || m->delta.d_v % 16)
-            return sl_fail(
-                err, SL_ERR_UNSUPPORTED,
-                "config.json: linear attention with %u value heads over %u key heads of %u x %u; "
-                "expected whole shares, key size a multiple of 4, value size of 16",
-                m->delta.n_v_heads, m->delta.n_k_heads, m->delta.d_k, m->delta.d_v);
-    }
-
-    double eps = 0;
-    const char *eps_key = "rms_norm_eps";
-    const sl_json *eps_value = find_any(&r, KEYS("rms_norm_eps", "norm_eps"), &eps_key);
-    if (!eps_value)
-        return sl_fail(err, SL_ERR_CORRUPT, "config.json: 'rms_norm_eps' is missing");
-    if ((st = read_float(&r, eps_value, eps_key, 0, 1, &eps)))
-        return st;
-    m->norm_eps = (float)eps;
-
-    m->moe.renorm = f->renorm;
-    m->moe.route_scale = 1;
-    m->moe.shared_gate = f->shared_gate;
-    const sl_json *renorm = find(&r, "norm_topk_prob");
-    if (renorm && f->renorm_from_config)
-        m->moe.renorm = sl_json_is(renorm, SL_JSON_TRUE);
-    else if (notes && renorm && sl_json_is(renorm, SL_JSON_TRUE) != f->renorm)
-        sl_buf_add_text(
-            notes, "config.json: norm_topk_prob is ignored, as in the reference implementation\n");
-
-    const sl_json *act = find(&r, "hidden_act");
-    if (act && !sl_json_text_is(act, "silu") && !sl_json_text_is(act, "swish"))
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'hidden_act' is '%.40s', supported is silu",
-                       act->text ? act->text : "?");
-    const sl_json *gate = find(&r, "attn_output_gate");
-    if (gate && f->attn_gated && !sl_json_is(gate, SL_JSON_TRUE))
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'attn_output_gate' is off, family %s has the gate", f->name);
-    const sl_json *dense = find(&r, "mlp_only_layers");
-    if (dense && dense->n_children)
-        return sl_fail(
-            err, SL_ERR_UNSUPPORTED,
-            "config.json: 'mlp_only_layers' asks for dense layers, which this version lacks");
-    uint32_t sparse_step = 1;
-    dimension step = {KEYS("decoder_sparse_step"), &sparse_step, 0, 1u << 16, true};
-    if ((st = read_dimension(&r, &step)))
-        return st;
-    if (sparse_step != 1)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'decoder_sparse_step' is %u, supported is 1", sparse_step);
-    const sl_json *window = find(&r, "sliding_window");
-    const sl_json *use_window = find(&r, "use_sliding_window");
-    if (window && !sl_json_is(use_window, SL_JSON_FALSE))
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "config.json: 'sliding_window' is set, which this version lacks");
-    if ((st = refuse_true(&r, "attention_bias", "this version has no biases in attention")))
-        return st;
-    const sl_json *tied = find_any(&r, KEYS("tie_word_embeddings", "tie_embedding"), &eps_key);
-    m->tied_head = sl_json_is(tied, SL_JSON_TRUE);
-
-    if ((st = read_rope(&r, f, m)))
-        return st;
-    if ((st = add_stop_tokens(&r, sl_json_member_set(generation_config, "eos_token_id"), m)) ||
-        (st = add_stop_tokens(&r, sl_json_member_set(config, "eos_token_id"), m)) ||
-        (st = add_stop_tokens(&r, sl_json_member_set(text, "eos_token_id"), m)))
+    if ((st = add_stop_tokens(&c, generation_config, m)) || (st = add_stop_tokens(&c, config, m)) ||
+        (c.text != config && (st = add_stop_tokens(&c, c.text, m))))
         return st;
     return SL_OK;
 }
+
+/* ---- counts ----------------------------------------------------------------------------------------- */
 
 const char *sl_model_family_name(const sl_model *model) {
     return model->family->name;
@@ -537,16 +550,25 @@ uint32_t sl_model_conv_channels(const sl_model *m) {
     return 2 * m->delta.n_k_heads * m->delta.d_k + m->delta.n_v_heads * m->delta.d_v;
 }
 
-uint32_t sl_model_mixer_index(const sl_model *m, uint32_t layer) {
+static uint32_t count(const sl_model *m, const uint8_t *kinds, uint8_t kind) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < layer; i++)
-        n += m->mixer[i] == m->mixer[layer];
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        n += kinds[i] == kind;
     return n;
 }
 
 uint32_t sl_model_mixer_count(const sl_model *m, sl_mixer mixer) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < m->n_layers; i++)
-        n += m->mixer[i] == mixer;
-    return n;
+    return count(m, m->mixer, (uint8_t)mixer);
+}
+
+uint32_t sl_model_ffn_count(const sl_model *m, sl_ffn ffn) {
+    return count(m, m->ffn, (uint8_t)ffn);
+}
+
+uint32_t sl_model_windowed_count(const sl_model *m) {
+    return count(m, m->windowed, 1);
+}
+
+uint32_t sl_model_d_inner(const sl_model *m) {
+    return SL_MAX(m->d_dense, SL_MAX(m->moe.d_expert, m->moe.d_shared));
 }

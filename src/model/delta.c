@@ -8,9 +8,11 @@
  *          e = a, b, decay, beta [n][n_v_heads] each. */
 #include "model/layers.h"
 
+uint64_t sl_delta_tail_floats(const sl_model *m) {
+    return SL_ALIGN_UP((uint64_t)(m->delta.conv_width - 1) * sl_model_conv_channels(m), 16);
+}
+
 sl_layer_scratch sl_layer_delta_scratch(const sl_model *m, uint32_t chunk) {
-    if (!sl_model_mixer_count(m, SL_MIXER_DELTA))
-        return (sl_layer_scratch){0};
     uint64_t n = chunk, channels = sl_model_conv_channels(m),
              v = (uint64_t)m->delta.n_v_heads * m->delta.d_v;
     return (sl_layer_scratch){n * channels, n * channels, n * SL_MAX(v, m->d_model), n * v,
@@ -21,15 +23,15 @@ sl_status sl_layer_delta(sl_forward *f, uint32_t layer, uint32_t n, sl_error *er
     const sl_model *m = f->model;
     const sl_weight *const *w = f->weights->layers[layer].role;
     sl_scratch *s = f->scratch;
-    size_t gates = (size_t)n * m->delta.n_v_heads, index = sl_model_mixer_index(m, layer);
-    uint32_t channels = sl_model_conv_channels(m);
+    size_t gates = (size_t)n * m->delta.n_v_heads;
+    float *state = sl_state_recurrent(f->state, m, layer);
     sl_status st;
 
     sl_pack(f, s->h, n, m->d_model);
-    const sl_projection in[] = {{w[SL_ROLE_DELTA_QKV], s->a},
-                                {w[SL_ROLE_DELTA_Z], s->c},
-                                {w[SL_ROLE_DELTA_A], s->e},
-                                {w[SL_ROLE_DELTA_B], s->e + gates}};
+    const sl_projection in[] = {{w[SL_ROLE_DELTA_QKV], NULL, s->a},
+                                {w[SL_ROLE_DELTA_Z], NULL, s->c},
+                                {w[SL_ROLE_DELTA_A], NULL, s->e},
+                                {w[SL_ROLE_DELTA_B], NULL, s->e + gates}};
     if ((st = sl_project(f, in, SL_COUNT(in), err)))
         return st;
 
@@ -52,15 +54,14 @@ sl_status sl_layer_delta(sl_forward *f, uint32_t layer, uint32_t n, sl_error *er
         .mixed = s->b,
         .decay = s->e + 2 * gates,
         .beta = s->e + 3 * gates,
-        .tail = f->state->tails + index * (m->delta.conv_width - 1) * channels,
-        .state = f->state->recurrent +
-                 index * m->delta.n_v_heads * sl_delta_state_floats(m->delta.d_k, m->delta.d_v),
+        .tail = state,
+        .state = state + sl_delta_tail_floats(m),
         .out = s->d,
     };
     f->backend->ops->delta(f->backend, &step);
 
     sl_pack(f, s->d, n, m->delta.n_v_heads * m->delta.d_v);
-    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_DELTA_OUT], s->c}, 1, err)))
+    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_DELTA_OUT], NULL, s->c}, 1, err)))
         return st;
     f->backend->ops->add(f->backend, s->x, s->c, (size_t)n * m->d_model);
     return SL_OK;

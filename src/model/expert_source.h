@@ -18,6 +18,7 @@ typedef struct sl_expert_view {
     uint32_t expert;
     uint32_t index; /* its place in the list given to begin */
     sl_matrix gate, up, down;
+    const float *gate_bias, *up_bias, *down_bias; /* [rows]; NULL: none */
 } sl_expert_view;
 
 typedef struct sl_expert_source sl_expert_source;

@@ -26,60 +26,109 @@ static uint32_t *take_u32(cursor *c, uint64_t count) {
     return take(c, count, sizeof(uint32_t));
 }
 
+// Of one layer, in whole cache lines.
+static uint64_t kv_floats(const sl_model *m, uint32_t layer, uint32_t n_ctx) {
+    uint64_t rows;
+    switch ((sl_mixer)m->mixer[layer]) {
+    case SL_MIXER_ATTENTION:
+        rows = sl_window_ring(m->windowed[layer] ? m->attn.window : 0, n_ctx);
+        return SL_ALIGN_UP(2 * rows * m->attn.n_kv_heads * m->attn.d_head, 16);
+    case SL_MIXER_MLA:
+        return SL_ALIGN_UP((uint64_t)n_ctx * (m->mla.d_latent + m->mla.d_rope), 16);
+    case SL_MIXER_DELTA:
+    case SL_MIXER_CONV:
+    case SL_MIXER_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static uint64_t recurrent_floats(const sl_model *m, uint32_t layer) {
+    switch ((sl_mixer)m->mixer[layer]) {
+    case SL_MIXER_DELTA:
+        return sl_delta_tail_floats(m) +
+               SL_ALIGN_UP(m->delta.n_v_heads * sl_delta_state_floats(m->delta.d_k, m->delta.d_v),
+                           16);
+    case SL_MIXER_CONV:
+        return SL_ALIGN_UP((uint64_t)(m->conv.width - 1) * m->d_model, 16);
+    case SL_MIXER_ATTENTION:
+    case SL_MIXER_MLA:
+    case SL_MIXER_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static uint64_t kv_before(const sl_model *m, uint32_t layer, uint32_t n_ctx) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < layer; i++)
+        n += kv_floats(m, i, n_ctx);
+    return n;
+}
+
+static uint64_t recurrent_before(const sl_model *m, uint32_t layer) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < layer; i++)
+        n += recurrent_floats(m, i);
+    return n;
+}
+
 uint64_t sl_kv_bytes(const sl_model *m, uint32_t n_ctx) {
-    uint64_t side = (uint64_t)sl_model_mixer_count(m, SL_MIXER_ATTENTION) * m->attn.n_kv_heads *
-                    n_ctx * m->attn.d_head * sizeof(float);
-    return 2 * SL_ALIGN_UP(side, 64);
-}
-
-static uint64_t tail_floats(const sl_model *m) {
-    return (uint64_t)sl_model_mixer_count(m, SL_MIXER_DELTA) * (m->delta.conv_width - 1) *
-           sl_model_conv_channels(m);
-}
-
-static uint64_t recurrent_floats(const sl_model *m) {
-    return (uint64_t)sl_model_mixer_count(m, SL_MIXER_DELTA) * m->delta.n_v_heads *
-           sl_delta_state_floats(m->delta.d_k, m->delta.d_v);
+    return kv_before(m, m->n_layers, n_ctx) * sizeof(float);
 }
 
 uint64_t sl_recurrent_bytes(const sl_model *m) {
-    if (!sl_model_mixer_count(m, SL_MIXER_DELTA))
-        return 0;
-    return SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64) +
-           SL_ALIGN_UP(recurrent_floats(m) * sizeof(float), 64);
+    return recurrent_before(m, m->n_layers) * sizeof(float);
 }
 
-void sl_state_bind(sl_state *state, const sl_model *m, uint32_t n_ctx, void *kv, void *recurrent) {
-    memset(state, 0, sizeof(*state));
-    state->n_ctx = n_ctx;
-    state->k = kv;
-    state->v = (float *)((uint8_t *)kv + sl_kv_bytes(m, n_ctx) / 2);
-    if (sl_model_mixer_count(m, SL_MIXER_DELTA)) {
-        state->tails = recurrent;
-        state->recurrent =
-            (float *)((uint8_t *)recurrent + SL_ALIGN_UP(tail_floats(m) * sizeof(float), 64));
-    }
+void sl_state_bind(sl_state *state, uint32_t n_ctx, void *kv, void *recurrent) {
+    *state = (sl_state){.n_ctx = n_ctx, .kv = kv, .recurrent = recurrent};
+}
+
+float *sl_state_kv(const sl_state *state, const sl_model *m, uint32_t layer) {
+    return state->kv + kv_before(m, layer, state->n_ctx);
+}
+
+float *sl_state_recurrent(const sl_state *state, const sl_model *m, uint32_t layer) {
+    return state->recurrent + recurrent_before(m, layer);
 }
 
 void sl_state_reset(sl_state *state, const sl_model *m) {
     state->n_past = 0;
-    if (state->tails) {
-        memset(state->tails, 0, tail_floats(m) * sizeof(float));
-        memset(state->recurrent, 0, recurrent_floats(m) * sizeof(float));
-    }
+    if (sl_recurrent_bytes(m))
+        memset(state->recurrent, 0, sl_recurrent_bytes(m));
 }
 
-static uint64_t max3(uint64_t a, uint64_t b, uint64_t c) {
-    return SL_MAX(a, SL_MAX(b, c));
+static sl_layer_scratch most(sl_layer_scratch x, sl_layer_scratch y) {
+    return (sl_layer_scratch){SL_MAX(x.a, y.a), SL_MAX(x.b, y.b), SL_MAX(x.c, y.c),
+                              SL_MAX(x.d, y.d), SL_MAX(x.e, y.e)};
+}
+
+typedef sl_status (*mixer_fn)(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
+static const struct {
+    mixer_fn run;
+    sl_layer_scratch (*scratch)(const sl_model *m, uint32_t chunk);
+} mixers[SL_MIXER_COUNT] = {
+    [SL_MIXER_ATTENTION] = {sl_layer_attention, sl_layer_attention_scratch},
+    [SL_MIXER_MLA] = {sl_layer_mla, sl_layer_mla_scratch},
+    [SL_MIXER_DELTA] = {sl_layer_delta, sl_layer_delta_scratch},
+    [SL_MIXER_CONV] = {sl_layer_conv, sl_layer_conv_scratch},
+};
+
+// The widest vector that enters a product.
+static uint32_t inputs_max(const sl_model *m) {
+    uint32_t n = SL_MAX(m->d_model, sl_model_d_inner(m));
+    n = SL_MAX(n, m->attn.n_heads * SL_MAX(m->attn.d_head, m->mla.d_v));
+    return SL_MAX(SL_MAX(n, m->mla.d_q_latent), m->delta.n_v_heads * m->delta.d_v);
 }
 
 static uint64_t scratch_layout(sl_scratch *s, const sl_model *m, uint32_t chunk, void *block) {
     cursor c = {block, 0};
-    sl_layer_scratch attention = sl_layer_attention_scratch(m, chunk),
-                     delta = sl_layer_delta_scratch(m, chunk), moe = sl_layer_moe_scratch(m, chunk);
-    uint32_t inputs = SL_MAX(m->d_model, m->attn.n_heads * m->attn.d_head);
-    inputs = SL_MAX(inputs, m->delta.n_v_heads * m->delta.d_v);
-    inputs = SL_MAX(inputs, SL_MAX(m->moe.d_expert, m->moe.d_shared));
+    sl_layer_scratch own = sl_layer_moe_scratch(m, chunk);
+    for (unsigned i = 0; i < SL_MIXER_COUNT; i++)
+        if (sl_model_mixer_count(m, (sl_mixer)i))
+            own = most(own, mixers[i].scratch(m, chunk));
+    uint32_t inputs = inputs_max(m);
     uint64_t n = chunk;
     memset(s, 0, sizeof(*s));
     s->chunk = chunk;
@@ -90,14 +139,15 @@ static uint64_t scratch_layout(sl_scratch *s, const sl_model *m, uint32_t chunk,
     s->packed.xp = take_floats(&c, n * sl_pack_floats(inputs));
     s->packed.lane_sums = take_floats(&c, n * sl_lane_floats(inputs));
     s->packed.group_sums = take_floats(&c, n * sl_group_stride(SL_ALIGN_UP(inputs, SL_BLOCK), 32));
-    s->a = take_floats(&c, max3(attention.a, delta.a, moe.a));
-    s->b = take_floats(&c, max3(attention.b, delta.b, moe.b));
-    s->c = take_floats(&c, max3(attention.c, delta.c, moe.c));
-    s->d = take_floats(&c, max3(attention.d, delta.d, moe.d));
-    s->e = take_floats(&c, max3(attention.e, delta.e, moe.e));
+    s->a = take_floats(&c, own.a);
+    s->b = take_floats(&c, own.b);
+    s->c = take_floats(&c, own.c);
+    s->d = take_floats(&c, own.d);
+    s->e = take_floats(&c, own.e);
     s->logits = take_floats(&c, m->n_vocab);
     s->picks = take_u32(&c, n * m->moe.top_k);
     s->pick_weights = take_floats(&c, n * m->moe.top_k);
+    s->choice = take_floats(&c, m->moe.n_experts);
     s->order = take_u32(&c, n * m->moe.top_k);
     s->order_weights = take_floats(&c, n * m->moe.top_k);
     s->experts = take_u32(&c, m->moe.n_experts);
@@ -130,12 +180,6 @@ static void rotary_angles(const sl_model *m, sl_scratch *s, uint32_t first, uint
     }
 }
 
-typedef sl_status (*mixer_fn)(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
-static const mixer_fn mixers[SL_MIXER_COUNT] = {
-    [SL_MIXER_ATTENTION] = sl_layer_attention,
-    [SL_MIXER_DELTA] = sl_layer_delta,
-};
-
 sl_status sl_forward_chunk(sl_forward *f, uint32_t n, sl_error *err) {
     const sl_model *m = f->model;
     sl_scratch *s = f->scratch;
@@ -151,12 +195,14 @@ sl_status sl_forward_chunk(sl_forward *f, uint32_t n, sl_error *err) {
         double begin = sl_now();
         ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_MIXER]), n, m->d_model,
                   m->norm_eps);
-        if ((st = mixers[m->mixer[layer]](f, layer, n, err)))
+        if ((st = mixers[m->mixer[layer]].run(f, layer, n, err)))
             return st;
         ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_FFN]), n, m->d_model,
                   m->norm_eps);
         f->times->mixer += sl_now() - begin;
-        if ((st = sl_layer_moe(f, layer, n, err)))
+        st = m->ffn[layer] == SL_FFN_DENSE ? sl_layer_dense(f, layer, n, err)
+                                           : sl_layer_moe(f, layer, n, err);
+        if (st)
             return st;
         if (f->hidden)
             f->hidden(f->user, layer + 1, s->x, n);
@@ -172,7 +218,7 @@ sl_status sl_forward_logits(sl_forward *f, uint32_t t, sl_error *err) {
     f->backend->ops->norm(f->backend, s->h, s->x + (size_t)t * m->d_model,
                           sl_vector(f->weights->norm_final), 1, m->d_model, m->norm_eps);
     sl_pack(f, s->h, 1, m->d_model);
-    sl_status st = sl_project(f, &(sl_projection){f->weights->head, s->logits}, 1, err);
+    sl_status st = sl_project(f, &(sl_projection){f->weights->head, NULL, s->logits}, 1, err);
     f->times->head += sl_now() - begin;
     return st;
 }

@@ -14,17 +14,22 @@
 
 typedef struct sl_state {
     uint32_t n_ctx, n_past; /* capacity, and tokens computed so far */
-    float *k, *v;           /* [attention layers][n_kv_heads][n_ctx][d_head] */
-    float *tails;           /* [delta layers][conv_width - 1][channels] */
-    float *recurrent;       /* [delta layers][n_v_heads][sl_delta_state_floats] */
+    float *kv;              /* layer after layer, see sl_state_kv() */
+    float *recurrent;       /* likewise */
 } sl_state;
 
-/* Bytes of the key/value cache and of the recurrent state, exactly. Pure. */
+/* Bytes of the key/value cache and of the recurrent state, exactly. Pure.
+ * Per layer the cache holds: attention K and then V, [n_kv_heads][rows][d_head] each, rows = n_ctx or, with a
+ * sliding window, sl_window_ring(); MLA [n_ctx][d_latent + d_rope]; the others nothing. Recurrent state: the
+ * delta rule [conv_width - 1][channels] last inputs and [n_v_heads][sl_delta_state_floats]; a short
+ * convolution [width - 1][d_model]. */
 uint64_t sl_kv_bytes(const sl_model *model, uint32_t n_ctx);
 uint64_t sl_recurrent_bytes(const sl_model *model);
 /* kv and recurrent: zeroed memory of those sizes, 64-byte aligned. */
-void sl_state_bind(sl_state *state, const sl_model *model, uint32_t n_ctx, void *kv,
-                   void *recurrent);
+void sl_state_bind(sl_state *state, uint32_t n_ctx, void *kv, void *recurrent);
+/* What a layer has of each. 64-byte aligned. */
+float *sl_state_kv(const sl_state *state, const sl_model *model, uint32_t layer);
+float *sl_state_recurrent(const sl_state *state, const sl_model *model, uint32_t layer);
 /* Forget everything: recurrent state to zero. The key/value cache needs no clearing. */
 void sl_state_reset(sl_state *state, const sl_model *model);
 
@@ -39,6 +44,7 @@ typedef struct sl_scratch {
     float *logits;            /* [n_vocab] */
     uint32_t *picks;          /* [chunk][top_k] expert ids, best first */
     float *pick_weights;      /* [chunk][top_k] */
+    float *choice;            /* [n_experts] what the router chooses by */
     uint32_t *order;          /* [chunk * top_k] tokens, grouped by expert */
     float *order_weights;     /* the same order */
     uint32_t *experts, *n_uses, *first_use; /* [n_experts]: needed ones, ascending */

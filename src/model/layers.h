@@ -6,36 +6,56 @@
 
 /* Mixers: scratch->h [n][d_model] (normed) in, the mixer's output added to scratch->x. */
 sl_status sl_layer_attention(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
+sl_status sl_layer_mla(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
 sl_status sl_layer_delta(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
-/* Routed experts and the shared one: scratch->h in, their output added to scratch->x. */
+sl_status sl_layer_conv(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
+/* Feed-forward layers, likewise: routed experts and the shared one; or one dense. */
 sl_status sl_layer_moe(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
+sl_status sl_layer_dense(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err);
 
-/* Floats that each kind needs of scratch->a .. e for a chunk. */
+/* Floats that each kind needs of scratch->a .. e for a chunk. moe covers dense layers. */
 typedef struct sl_layer_scratch {
     uint64_t a, b, c, d, e;
 } sl_layer_scratch;
 sl_layer_scratch sl_layer_attention_scratch(const sl_model *model, uint32_t chunk);
+sl_layer_scratch sl_layer_mla_scratch(const sl_model *model, uint32_t chunk);
 sl_layer_scratch sl_layer_delta_scratch(const sl_model *model, uint32_t chunk);
+sl_layer_scratch sl_layer_conv_scratch(const sl_model *model, uint32_t chunk);
 sl_layer_scratch sl_layer_moe_scratch(const sl_model *model, uint32_t chunk);
+
+/* Floats of a delta layer's convolution tail, in whole cache lines; its rule's state follows. */
+uint64_t sl_delta_tail_floats(const sl_model *model);
 
 /* One of several products of the activations that are packed in scratch->packed. */
 typedef struct sl_projection {
     const sl_weight *w;
-    float *y; /* [n][w->shape.rows] dense */
+    const sl_weight *bias; /* [rows], added afterwards; NULL: none */
+    float *y;              /* [n][w->shape.rows] dense */
 } sl_projection;
 
-/* y = w x for up to 8 weights, in memory or streamed. */
+/* y = w x + bias for up to 8 weights, in memory or streamed. */
 sl_status sl_project(sl_forward *f, const sl_projection *list, uint32_t n, sl_error *err);
 /* Pack x [n][n_inputs] into scratch->packed. */
 void sl_pack(sl_forward *f, const float *x, uint32_t n, uint32_t n_inputs);
 
-/* The picks of one token (docs/numerics.md, "Router"): the top_k largest logits, ties to the lower index,
- * with their weights. Clobbers logits. */
-void sl_route(const sl_model *model, sl_backend *backend, float *logits, uint32_t *picks,
-              float *weights);
+/* Each head's own product (sl_head_product): rows_per_head rows of w belong to a head; y[t][h] is at
+ * y + t * y_token_stride + h * y_head_stride, x likewise. w in memory or streamed. */
+sl_status sl_project_heads(sl_forward *f, const sl_weight *w, const sl_head_product *step,
+                           sl_error *err);
+/* out [n][d_model] = down(silu(gate h) * (up h)) with trunk weights; `beside`, which may have w NULL, is one
+ * more product of h. Uses scratch->b and c. */
+sl_status sl_feed_forward(sl_forward *f, const sl_weight *gate, const sl_weight *up,
+                          const sl_weight *down, sl_projection beside, uint32_t n, float *out,
+                          sl_error *err);
 
+/* The picks of one token (docs/numerics.md, "Router"), best first, with their weights. selection_bias
+ * [n_experts] or NULL; choice [n_experts] is scratch. Clobbers logits. */
+void sl_route(const sl_model *model, sl_backend *backend, float *logits,
+              const float *selection_bias, float *choice, uint32_t *picks, float *weights);
+
+/* NULL for NULL. */
 static inline const float *sl_vector(const sl_weight *w) {
-    return w->block;
+    return w ? w->block : NULL;
 }
 
 #endif

@@ -16,7 +16,7 @@
 #include "model/layers.h"
 
 sl_layer_scratch sl_layer_moe_scratch(const sl_model *m, uint32_t chunk) {
-    uint64_t n = chunk, inner = SL_MAX(m->moe.d_expert, m->moe.d_shared);
+    uint64_t n = chunk, inner = sl_model_d_inner(m);
     return (sl_layer_scratch){n * SL_MAX(m->d_model, m->moe.n_experts), n * inner, n * inner,
                               SL_MAX(n, m->moe.top_k) * m->d_model, n * (m->d_model + 1)};
 }
@@ -51,16 +51,29 @@ static uint32_t group_picks(const sl_model *m, sl_scratch *s, uint32_t n) {
     return n_needed;
 }
 
-/* out [n][d_model] = down(silu(gate h) * up h) for the n rows that are packed. */
-static void feed_forward(sl_forward *f, const sl_expert_view *v, uint32_t n, float *out) {
+static void activate(const sl_model *m, sl_backend *be, float *gate, const float *up, size_t n) {
+    if (m->moe.activation == SL_ACTIVATION_SWIGLU_CLAMPED)
+        be->ops->swiglu_clamped(be, gate, gate, up, n, m->moe.swiglu_limit, m->moe.swiglu_alpha);
+    else
+        be->ops->silu_mul(be, gate, gate, up, n);
+}
+
+/* out [n][d_model] = what an expert makes of the n rows that are packed. */
+static void expert(sl_forward *f, const sl_expert_view *v, uint32_t n, float *out) {
     sl_scratch *s = f->scratch;
     sl_backend *be = f->backend;
-    uint32_t inner = v->gate.shape.rows;
+    uint32_t inner = v->gate.shape.rows, d_model = v->down.shape.rows;
     const sl_product in[] = {{v->gate, s->b, inner}, {v->up, s->c, inner}};
     be->ops->product(be, &s->packed, in, 2);
-    be->ops->silu_mul(be, s->b, s->b, s->c, (size_t)n * inner);
+    if (v->gate_bias) {
+        be->ops->add_rows(be, s->b, v->gate_bias, n, inner);
+        be->ops->add_rows(be, s->c, v->up_bias, n, inner);
+    }
+    activate(f->model, be, s->b, s->c, (size_t)n * inner);
     be->ops->pack(be, &s->packed, s->b, inner, n, inner);
-    be->ops->product(be, &s->packed, &(sl_product){v->down, out, v->down.shape.rows}, 1);
+    be->ops->product(be, &s->packed, &(sl_product){v->down, out, d_model}, 1);
+    if (v->down_bias)
+        be->ops->add_rows(be, out, v->down_bias, n, d_model);
 }
 
 static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed,
@@ -78,13 +91,13 @@ static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_ne
         uint32_t first = s->first_use[v.index], uses = s->n_uses[v.index];
         if (single) {
             sl_pack(f, s->h, 1, m->d_model);
-            feed_forward(f, &v, 1, s->d + (size_t)v.index * m->d_model);
+            expert(f, &v, 1, s->d + (size_t)v.index * m->d_model);
         } else {
             for (uint32_t j = 0; j < uses; j++)
                 memcpy(s->a + (size_t)j * m->d_model,
                        s->h + (size_t)s->order[first + j] * m->d_model, m->d_model * sizeof(float));
             sl_pack(f, s->a, uses, m->d_model);
-            feed_forward(f, &v, uses, s->d);
+            expert(f, &v, uses, s->d);
             be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses,
                                  m->d_model);
         }
@@ -104,16 +117,10 @@ static sl_status shared(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err
     sl_scratch *s = f->scratch;
     sl_backend *be = f->backend;
     float *gates = s->e + (size_t)n * m->d_model;
-    sl_status st;
-    sl_pack(f, s->h, n, m->d_model);
-    sl_projection in[] = {{w[SL_ROLE_SHARED_GATE_PROJ], s->b},
-                          {w[SL_ROLE_SHARED_UP_PROJ], s->c},
-                          {w[SL_ROLE_SHARED_GATE], gates}};
-    if ((st = sl_project(f, in, m->moe.shared_gate ? 3 : 2, err)))
-        return st;
-    be->ops->silu_mul(be, s->b, s->b, s->c, (size_t)n * m->moe.d_shared);
-    sl_pack(f, s->b, n, m->moe.d_shared);
-    if ((st = sl_project(f, &(sl_projection){w[SL_ROLE_SHARED_DOWN_PROJ], s->d}, 1, err)))
+    sl_status st = sl_feed_forward(
+        f, w[SL_ROLE_SHARED_GATE_PROJ], w[SL_ROLE_SHARED_UP_PROJ], w[SL_ROLE_SHARED_DOWN_PROJ],
+        (sl_projection){w[SL_ROLE_SHARED_GATE], NULL, gates}, n, s->d, err);
+    if (st)
         return st;
     if (!m->moe.shared_gate) {
         be->ops->add(be, s->e, s->d, (size_t)n * m->d_model);
@@ -126,16 +133,18 @@ static sl_status shared(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err
 
 sl_status sl_layer_moe(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err) {
     const sl_model *m = f->model;
+    const sl_weight *const *w = f->weights->layers[layer].role;
     sl_scratch *s = f->scratch;
     sl_status st;
     double begin = sl_now();
 
     sl_pack(f, s->h, n, m->d_model);
-    if ((st = sl_project(f, &(sl_projection){f->weights->layers[layer].role[SL_ROLE_ROUTER], s->a},
-                         1, err)))
+    const sl_projection router = {w[SL_ROLE_ROUTER], w[SL_ROLE_ROUTER_BIAS], s->a};
+    if ((st = sl_project(f, &router, 1, err)))
         return st;
     for (uint32_t t = 0; t < n; t++)
         sl_route(m, f->backend, s->a + (size_t)t * m->moe.n_experts,
+                 sl_vector(w[SL_ROLE_ROUTER_SELECTION_BIAS]), s->choice,
                  s->picks + (size_t)t * m->moe.top_k, s->pick_weights + (size_t)t * m->moe.top_k);
     uint32_t n_needed = group_picks(m, s, n);
     double routing_end = sl_now();

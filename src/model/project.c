@@ -40,5 +40,48 @@ sl_status sl_project(sl_forward *f, const sl_projection *list, uint32_t n, sl_er
         if (st)
             return st;
     }
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i].bias)
+            f->backend->ops->add_rows(f->backend, list[i].y, sl_vector(list[i].bias),
+                                      f->scratch->packed.n, list[i].w->shape.rows);
     return SL_OK;
+}
+
+typedef struct head_job {
+    sl_backend *backend;
+    const sl_head_product *step;
+} head_job;
+
+static void use_head_strip(void *ctx, const sl_matrix *strip, uint32_t first_row) {
+    const head_job *j = ctx;
+    sl_head_product p = *j->step;
+    p.w = *strip;
+    p.first_row = first_row;
+    j->backend->ops->head_product(j->backend, &p);
+}
+
+sl_status sl_project_heads(sl_forward *f, const sl_weight *w, const sl_head_product *step,
+                           sl_error *err) {
+    head_job job = {f->backend, step};
+    if (!w->block)
+        return f->trunk->stream(f->trunk, w, use_head_strip, &job, err);
+    sl_matrix whole;
+    sl_matrix_bind(&whole, &w->shape, &w->layout, w->block);
+    use_head_strip(&job, &whole, 0);
+    return SL_OK;
+}
+
+sl_status sl_feed_forward(sl_forward *f, const sl_weight *gate, const sl_weight *up,
+                          const sl_weight *down, sl_projection beside, uint32_t n, float *out,
+                          sl_error *err) {
+    sl_scratch *s = f->scratch;
+    uint32_t inner = gate->shape.rows;
+    sl_pack(f, s->h, n, f->model->d_model);
+    const sl_projection in[] = {{gate, NULL, s->b}, {up, NULL, s->c}, beside};
+    sl_status st = sl_project(f, in, beside.w ? 3 : 2, err);
+    if (st)
+        return st;
+    f->backend->ops->silu_mul(f->backend, s->b, s->b, s->c, (size_t)n * inner);
+    sl_pack(f, s->b, n, inner);
+    return sl_project(f, &(sl_projection){down, NULL, out}, 1, err);
 }

@@ -54,7 +54,7 @@ uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) {
 }
 
 bool sl_plan_tensor_can_stream(const sl_store_tensor *t) {
-    return t->shape.rows > 1 && t->role != SL_ROLE_DELTA_CONV;
+    return t->shape.rows > 1 && sl_role_kind(t->role) == SL_TENSOR_MATRIX;
 }
 
 uint32_t sl_plan_strip_rows(const sl_matrix_layout *l, uint32_t n_rows, uint64_t strip_bytes) {
@@ -84,6 +84,10 @@ uint64_t sl_plan_streamed_bytes(const sl_store_tensor *t, uint64_t strip_bytes) 
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows) {
     return (uint64_t)n_rows * store->embed.stride +
            SL_ALIGN_UP((uint64_t)n_rows * sizeof(uint32_t), 64);
+}
+
+uint64_t sl_plan_n_experts(const sl_store *store) {
+    return (uint64_t)sl_model_ffn_count(&store->model, SL_FFN_MOE) * store->model.moe.n_experts;
 }
 
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots) {
@@ -344,7 +348,7 @@ static void keep_trunk(const sl_plan_input *in, const trunk_sums *sums, choice *
 
 static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) {
     const sl_store *store = in->store;
-    uint64_t most = (uint64_t)store->model.n_layers * store->model.moe.n_experts;
+    uint64_t most = sl_plan_n_experts(store);
     uint64_t total = fill(in, in->n_ctx, c, r);
     uint64_t n = (in->budget_bytes - total) / store->expert.stride;
     c->hot_slots = (uint32_t)SL_MIN(n, most);
@@ -369,9 +373,9 @@ static void keep_experts(const sl_plan_input *in, choice *c, sl_plan_result *r) 
  * show, in which a share s of the experts takes about sqrt(s) of the picks. */
 static void estimate_reads(const sl_plan_input *in, sl_plan_result *r) {
     const sl_store *store = in->store;
-    double experts = (double)store->model.n_layers * store->model.moe.n_experts;
-    double uses =
-        (double)store->model.n_layers * store->model.moe.top_k * (double)store->expert.stride;
+    double experts = (double)sl_plan_n_experts(store);
+    double uses = experts / store->model.moe.n_experts * store->model.moe.top_k *
+                  (double)store->expert.stride;
     double share = SL_MIN((double)(r->hot_slots + r->ring_slots) / experts, 1.0);
     uint64_t fixed = r->streamed_bytes + (r->row_cache == store->embed.shape.rows ? 0 : SL_PAGE);
     r->token_read_bytes_high = fixed + (uint64_t)(uses * (1 - share));

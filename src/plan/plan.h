@@ -84,6 +84,8 @@ uint32_t sl_plan_strip_rows(const sl_matrix_layout *layout, uint32_t n_rows, uin
 uint64_t sl_plan_streamed_bytes(const sl_store_tensor *tensor, uint64_t strip_bytes);
 /* Rows kept, with their ids. */
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows);
+/* Experts of all layers. */
+uint64_t sl_plan_n_experts(const sl_store *store);
 /* Tables of the hot tier, for n slots. */
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots);
 /* The sampler's working memory. */

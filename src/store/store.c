@@ -36,20 +36,24 @@ bool sl__hash_from_text(const char *text, size_t len, sl_hash128 *out) {
     return true;
 }
 
-sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape *up,
-                              const sl_matrix_shape *down, sl_expert_layout *out, sl_error *err) {
-    sl_status st;
+const char *sl__expert_part_key(sl_expert_part part) {
+    static const char *const keys[SL_PARTS_MAX] = {"gate",      "up",      "down",
+                                                   "gate_bias", "up_bias", "down_bias"};
+    return keys[part];
+}
+
+sl_status sl_expert_layout_of(const sl_matrix_shape *shapes, uint32_t n_parts,
+                              sl_expert_layout *out, sl_error *err) {
     memset(out, 0, sizeof(*out));
-    out->gate = *gate;
-    out->up = *up;
-    out->down = *down;
-    if ((st = sl_matrix_layout_of(gate, &out->gate_layout, err)) ||
-        (st = sl_matrix_layout_of(up, &out->up_layout, err)) ||
-        (st = sl_matrix_layout_of(down, &out->down_layout, err)))
-        return st;
-    out->up_at = out->gate_layout.bytes;
-    out->down_at = out->up_at + out->up_layout.bytes;
-    out->bytes = out->down_at + out->down_layout.bytes;
+    out->n_parts = n_parts;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        out->shape[i] = shapes[i];
+        sl_status st = sl_matrix_layout_of(&shapes[i], &out->layout[i], err);
+        if (st)
+            return st;
+        out->at[i] = out->bytes;
+        out->bytes += out->layout[i].bytes;
+    }
     out->stride = SL_ALIGN_UP(out->bytes, SL_PAGE);
     if (out->stride > SL_EXPERT_BYTES_MAX)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "an expert of %llu bytes: supported are up to %llu",
@@ -72,12 +76,11 @@ sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out,
     return SL_OK;
 }
 
-void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate,
-                    sl_matrix *up, sl_matrix *down) {
+void sl_expert_bind(const sl_expert_layout *layout, const void *slot,
+                    sl_matrix parts[SL_PARTS_MAX]) {
     const uint8_t *base = slot;
-    sl_matrix_bind(gate, &layout->gate, &layout->gate_layout, base + layout->gate_at);
-    sl_matrix_bind(up, &layout->up, &layout->up_layout, base + layout->up_at);
-    sl_matrix_bind(down, &layout->down, &layout->down_layout, base + layout->down_at);
+    for (uint32_t i = 0; i < layout->n_parts; i++)
+        sl_matrix_bind(&parts[i], &layout->shape[i], &layout->layout[i], base + layout->at[i]);
 }
 
 void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row) {
@@ -92,7 +95,7 @@ void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix 
 
 /* ---- a store's numbers ----------------------------------------------------------------------- */
 
-// The expert's shape of one projection, and how it was first met.
+// The shape of a part of an expert, as it was first met and in a later layer.
 static sl_status take_expert_shape(const sl_tensor_spec *spec, const sl_matrix_shape *shape,
                                    sl_matrix_shape *kept, sl_error *err) {
     if (kept->rows == 0) {
@@ -114,7 +117,7 @@ static sl_status take_expert_shape(const sl_tensor_spec *spec, const sl_matrix_s
 
 static sl_status check_shape(const sl_tensor_spec *spec, const sl_matrix_shape *shape,
                              sl_error *err) {
-    bool f32 = spec->kind == SL_TENSOR_VECTOR || spec->kind == SL_TENSOR_CONV;
+    bool f32 = spec->kind != SL_TENSOR_MATRIX && spec->kind != SL_TENSOR_EXPERT;
     if (shape->rows != spec->rows || shape->cols != spec->cols)
         return sl_fail(err, SL_ERR_CORRUPT, "layer %u %s: [%u][%u], the config asks for [%u][%u]",
                        spec->layer, sl_role_name(spec->role), shape->rows, shape->cols, spec->rows,
@@ -128,7 +131,7 @@ static sl_status check_shape(const sl_tensor_spec *spec, const sl_matrix_shape *
 sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, void *user,
                              size_t text_bytes, sl_store *out, sl_error *err) {
     sl_status st;
-    sl_matrix_shape gate = {0}, up = {0}, down = {0};
+    sl_matrix_shape parts[SL_PARTS_MAX] = {0};
     uint32_t n_specs = sl_model_tensors(model), n_trunk = 0;
     sl_tensor_spec spec;
 
@@ -140,7 +143,7 @@ sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, 
     out->path = out->source = out->converter = "";
     for (uint32_t i = 0; i < n_specs; i++) {
         sl_model_tensor(model, i, &spec);
-        n_trunk += spec.kind != SL_TENSOR_EXPERT && spec.role != SL_ROLE_EMBED;
+        n_trunk += !sl_kind_is_expert(spec.kind) && spec.role != SL_ROLE_EMBED;
     }
     size_t n_sums = (size_t)model->n_layers * model->moe.n_experts;
     uint64_t bytes = n_trunk * sizeof(*out->tensors) + n_sums * sizeof(*out->expert_hashes) +
@@ -162,11 +165,9 @@ sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, 
         sl_model_tensor(model, i, &spec);
         if ((st = shape_of(user, &spec, &shape, err)) || (st = check_shape(&spec, &shape, err)))
             goto fail;
-        if (spec.kind == SL_TENSOR_EXPERT) {
-            sl_matrix_shape *kept = spec.role == SL_ROLE_EXPERT_GATE_PROJ ? &gate
-                                    : spec.role == SL_ROLE_EXPERT_UP_PROJ ? &up
-                                                                          : &down;
-            if ((st = take_expert_shape(&spec, &shape, kept, err)))
+        if (sl_kind_is_expert(spec.kind)) {
+            uint32_t part = spec.role - SL_ROLE_EXPERT_GATE_PROJ;
+            if ((st = take_expert_shape(&spec, &shape, &parts[part], err)))
                 goto fail;
         } else if (spec.role == SL_ROLE_EMBED) {
             if ((st = sl_embed_layout_of(&shape, &out->embed, err)))
@@ -183,10 +184,11 @@ sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, 
             out->trunk_bytes = t->offset + t->layout.bytes;
         }
     }
-    if ((st = sl_expert_layout_of(&gate, &up, &down, &out->expert, err)))
+    if ((st = sl_expert_layout_of(parts, model->moe.expert_bias ? SL_PARTS_MAX : SL_PART_GATE_BIAS,
+                                  &out->expert, err)))
         goto fail;
-    out->model_bytes =
-        out->trunk_bytes + out->embed.shape.rows * out->embed.stride + n_sums * out->expert.stride;
+    out->model_bytes = out->trunk_bytes + out->embed.shape.rows * out->embed.stride +
+                       sl_model_ffn_count(model, SL_FFN_MOE) * sl_store_expert_file_bytes(out);
     return SL_OK;
 fail:
     sl_store_close(out);

@@ -3,8 +3,8 @@
  *   manifest.json    version, source, config, generation config, tensor table, layouts, checksums
  *   trunk.bin        tensors in order of use, each at a multiple of 64 bytes
  *   embed.bin        one fixed-stride record per vocabulary row
- *   experts/NNN.bin  one file per layer, one fixed-stride record (a multiple of 4 KiB) per expert
- *   experts.sum      XXH3-128 of every expert record, [layer][expert] 16 bytes
+ *   experts/NNN.bin  one file per layer that has experts, one fixed-stride record (a multiple of 4 KiB) per expert
+ *   experts.sum      XXH3-128 of every expert record, [layer][expert] 16 bytes (zero without experts)
  *   text.bin         compiled tokenizer and chat template
  *
  * Files are a multiple of 4 KiB long. Everything read from them is checked before use. This header
@@ -43,13 +43,29 @@ typedef struct sl_store_tensor {
 /* An expert is one read (SL_READ_BYTES_MAX of io/reader.h). */
 #define SL_EXPERT_BYTES_MAX ((uint64_t)1 << 30)
 
-/* An expert record: three matrices. The same for every layer of this version. */
+/* The parts of an expert record, in the order in which they lie there. Biases are f32 [1][rows]. */
+typedef enum sl_expert_part {
+    SL_PART_GATE,
+    SL_PART_UP,
+    SL_PART_DOWN,
+    SL_PART_GATE_BIAS,
+    SL_PART_UP_BIAS,
+    SL_PART_DOWN_BIAS,
+    SL_PARTS_MAX
+} sl_expert_part;
+/* The tensor that a part is. */
+static inline sl_role sl_expert_part_role(sl_expert_part part) {
+    return (sl_role)(SL_ROLE_EXPERT_GATE_PROJ + part);
+}
+
+/* An expert record. The same for every layer of this version that has experts. */
 typedef struct sl_expert_layout {
-    sl_matrix_shape gate, up, down;
-    sl_matrix_layout gate_layout, up_layout, down_layout;
-    uint64_t gate_at, up_at, down_at; /* offsets in the record */
-    uint64_t bytes;                   /* without padding */
-    uint64_t stride;                  /* a multiple of SL_PAGE */
+    uint32_t n_parts; /* 3, with biases 6 */
+    sl_matrix_shape shape[SL_PARTS_MAX];
+    sl_matrix_layout layout[SL_PARTS_MAX];
+    uint64_t at[SL_PARTS_MAX]; /* offsets in the record */
+    uint64_t bytes;            /* without padding */
+    uint64_t stride;           /* a multiple of SL_PAGE */
 } sl_expert_layout;
 
 /* Where an expert's bytes are: a list of extents that fill a slot. In a store it is one, of `stride`
@@ -101,8 +117,8 @@ typedef struct sl_store {
     bool do_sample;
 
     sl_file trunk, embed_file, text;
-    sl_file *experts;          /* [n_layers] */
-    sl_hash128 *expert_hashes; /* [n_layers][n_experts] */
+    sl_file *experts;          /* [n_layers], closed for layers without experts */
+    sl_hash128 *expert_hashes; /* [n_layers][n_experts], zero for layers without */
     sl_hash128 sums_hash;      /* of experts.sum, padding included */
     sl_arena arena;            /* owns what this struct points to: mapped, sized exactly */
     const char *path;
@@ -137,18 +153,17 @@ void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t exper
 const sl_file *sl_store_file(const sl_store *store, uint32_t file);
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap);
 
-/* Point the three matrices into a slot that holds the expert's bytes. The slot is aligned to
- * SL_MATRIX_ALIGN. */
-void sl_expert_bind(const sl_expert_layout *layout, const void *slot, sl_matrix *gate,
-                    sl_matrix *up, sl_matrix *down);
+/* Point the parts into a slot that holds the expert's bytes; parts that the layout does not have are not
+ * written. The slot is aligned to SL_MATRIX_ALIGN. */
+void sl_expert_bind(const sl_expert_layout *layout, const void *slot,
+                    sl_matrix parts[SL_PARTS_MAX]);
 /* Point a matrix of one row into an embedding record, at any address that is a multiple of 16. */
 void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row);
 
 /* Compute a layout from shapes. Pure; used by the converter, the reader's checks and the plan.
  * hash is zero. */
-SL_MUST_USE sl_status sl_expert_layout_of(const sl_matrix_shape *gate, const sl_matrix_shape *up,
-                                          const sl_matrix_shape *down, sl_expert_layout *out,
-                                          sl_error *err);
+SL_MUST_USE sl_status sl_expert_layout_of(const sl_matrix_shape *shapes, uint32_t n_parts,
+                                          sl_expert_layout *out, sl_error *err);
 SL_MUST_USE sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out,
                                          sl_error *err);
 
@@ -174,7 +189,7 @@ SL_MUST_USE sl_status sl_store_describe(const sl_model *model, sl_store_shape_of
 /* Lengths of the files, padding included. */
 uint64_t sl_store_trunk_file_bytes(const sl_store *store);
 uint64_t sl_store_embed_file_bytes(const sl_store *store);
-uint64_t sl_store_expert_file_bytes(const sl_store *store); /* of one layer */
+uint64_t sl_store_expert_file_bytes(const sl_store *store); /* of one layer that has experts */
 uint64_t sl_store_sums_file_bytes(const sl_store *store);
 uint64_t sl_store_text_file_bytes(const sl_store *store); /* 0: there is no such file */
 

@@ -33,6 +33,9 @@ SL_MUST_USE sl_status sl__store_read_manifest(const char *path, sl_store *out, s
 SL_MUST_USE sl_status sl__store_parse_manifest(const char *text, size_t len, const char *path,
                                                sl_arena *tree, sl_store *out, sl_error *err);
 
+/* The member of "experts" that has a part's shape: "gate", "up_bias", ... */
+const char *sl__expert_part_key(sl_expert_part part);
+
 /* 32 hexadecimal digits and a NUL. */
 void sl__hash_text(sl_hash128 hash, char out[SL_STORE_HEX + 1]);
 bool sl__hash_from_text(const char *text, size_t len, sl_hash128 *out);

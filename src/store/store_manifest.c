@@ -70,10 +70,8 @@ static sl_status shape_of(void *user, const sl_tensor_spec *spec, sl_matrix_shap
     walk *w = user;
     if (spec->role == SL_ROLE_EMBED)
         return read_shape(&(place){w->embed, "embed", 0, err}, out);
-    if (spec->kind == SL_TENSOR_EXPERT) {
-        const char *key = spec->role == SL_ROLE_EXPERT_GATE_PROJ ? "gate"
-                          : spec->role == SL_ROLE_EXPERT_UP_PROJ ? "up"
-                                                                 : "down";
+    if (sl_kind_is_expert(spec->kind)) {
+        const char *key = sl__expert_part_key(spec->role - SL_ROLE_EXPERT_GATE_PROJ);
         return read_shape(&(place){sl_json_member(w->experts, key), key, 0, err}, out);
     }
     place p = {w->tensor, "tensor", w->index, err};

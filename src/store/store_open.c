@@ -59,18 +59,22 @@ static sl_status open_files(sl_store *s, bool direct, sl_error *err) {
         (text_bytes &&
          (st = open_sized(s->path, SL_STORE_TEXT, direct, text_bytes, &s->text, err))))
         goto fail;
+    const sl_file *experts = NULL; // of a layer that has some: there is one in every model
     for (uint32_t i = 0; i < s->model.n_layers; i++) {
         char name[32];
+        if (s->model.ffn[i] != SL_FFN_MOE)
+            continue;
         sl_store_file_name(s, i, name, sizeof(name));
         if ((st = open_sized(s->path, name, direct, sl_store_expert_file_bytes(s), &s->experts[i],
                              err)))
             goto fail;
+        experts = &s->experts[i];
     }
     if (direct) {
         // One file of each folder: a link may lead to another file system.
         bool trunk_direct, experts_direct;
         if ((st = sl_file_probe_direct(&s->trunk, &trunk_direct, err)) ||
-            (st = sl_file_probe_direct(&s->experts[0], &experts_direct, err)))
+            (st = sl_file_probe_direct(experts, &experts_direct, err)))
             goto fail;
         if (!trunk_direct || !experts_direct) {
             st = sl_fail(err, SL_ERR_UNSUPPORTED,

@@ -173,13 +173,13 @@ void sl_store_manifest_text(const sl_store *s, const sl_manifest_source *source,
     put_shape(out, &s->embed.shape);
     sl_buf_printf(out, ", \"stride\": %llu, ", (unsigned long long)s->embed.stride);
     put_hash(out, "xxh3", s->embed.hash);
-    sl_buf_add_text(out, "},\n\"experts\": {\"gate\": {");
-    put_shape(out, &s->expert.gate);
-    sl_buf_add_text(out, "}, \"up\": {");
-    put_shape(out, &s->expert.up);
-    sl_buf_add_text(out, "}, \"down\": {");
-    put_shape(out, &s->expert.down);
-    sl_buf_printf(out, "}, \"stride\": %llu, ", (unsigned long long)s->expert.stride);
+    sl_buf_add_text(out, "},\n\"experts\": {");
+    for (uint32_t i = 0; i < s->expert.n_parts; i++) {
+        sl_buf_printf(out, "\"%s\": {", sl__expert_part_key(i));
+        put_shape(out, &s->expert.shape[i]);
+        sl_buf_add_text(out, "}, ");
+    }
+    sl_buf_printf(out, "\"stride\": %llu, ", (unsigned long long)s->expert.stride);
     put_hash(out, "sums_xxh3", s->sums_hash);
     sl_buf_add_text(out, "},\n\"text\": {");
     put_text_part(out, "tokenizer", &s->tokenizer);

@@ -166,7 +166,7 @@ static bool belongs(const sl_store *s, bool experts, const char *name) {
     for (uint32_t i = 0; experts && i < s->model.n_layers; i++) {
         char file[32];
         sl_store_file_name(s, i, file, sizeof(file));
-        if (strcmp(file + sizeof(SL_STORE_EXPERTS), name) == 0)
+        if (s->model.ffn[i] == SL_FFN_MOE && strcmp(file + sizeof(SL_STORE_EXPERTS), name) == 0)
             return true;
     }
     size_t n = SL_COUNT(names) - (sl_store_text_file_bytes(s) == 0);
@@ -211,13 +211,14 @@ sl_status sl_store_verify(const char *path, const sl_verify_params *params, uint
         return sl_error_context(err, st, "store '%.200s'", path);
     v.total = s->trunk_bytes + sl_store_sums_file_bytes(s) + s->tokenizer.bytes +
               s->chat_template.bytes + s->embed.shape.rows * s->embed.stride +
-              s->model.n_layers * sl_store_expert_file_bytes(s);
+              sl_model_ffn_count(&s->model, SL_FFN_MOE) * sl_store_expert_file_bytes(s);
     if ((st = sl_arena_map(&v.buffer, "verify", BUFFER_BYTES + SL_PAGE, err)) ||
         (st = check_text(&v, err)) || (st = check_trunk(&v, err)) ||
         (st = check_embedding(&v, err)) || (st = check_sums(&v, err)))
         goto done;
     for (uint32_t i = 0; i < s->model.n_layers && st == SL_OK; i++)
-        st = check_layer(&v, i, err);
+        if (s->model.ffn[i] == SL_FFN_MOE)
+            st = check_layer(&v, i, err);
     if (st == SL_OK)
         st = check_names(&v, err);
     if (st == SL_OK && v.n_damaged)

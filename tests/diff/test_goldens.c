@@ -124,26 +124,37 @@ static void compare(const char *layout, const char *golden) {
     test_tensors_close(t);
 }
 
-static void qwen3_5_moe_hf(void **state) {
-    (void)state;
-    compare("qwen3_5_moe", "qwen3_5_moe");
-}
+/* The checkpoint and the folder with its golden; gpt-oss has no copy of MLX. */
+static const struct {
+    const char *layout, *golden;
+} cases[] = {
+    {"qwen3_5_moe", "qwen3_5_moe"},
+    {"qwen3_5_moe-mlx4", "qwen3_5_moe"},
+    {"qwen3_5_moe_text", "qwen3_5_moe_text"},
+    {"qwen3_next", "qwen3_next"},
+    {"qwen3_next-mlx4", "qwen3_next"},
+    {"qwen3_moe", "qwen3_moe"},
+    {"qwen3_moe-mlx4", "qwen3_moe"},
+    {"olmoe", "olmoe"},
+    {"olmoe-mlx4", "olmoe"},
+    {"deepseek_v3", "deepseek_v3"},
+    {"deepseek_v3-mlx4", "deepseek_v3"},
+    {"mixtral", "mixtral"},
+    {"mixtral-mlx4", "mixtral"},
+    {"lfm2_moe", "lfm2_moe"},
+    {"lfm2_moe-mlx4", "lfm2_moe"},
+    {"gpt_oss", "gpt_oss"},
+};
 
-static void qwen3_5_moe_mlx(void **state) {
-    (void)state;
-    compare("qwen3_5_moe-mlx4", "qwen3_5_moe");
-}
-
-static void qwen3_5_moe_text_hf(void **state) {
-    (void)state;
-    compare("qwen3_5_moe_text", "qwen3_5_moe_text");
+static void agrees(void **state) {
+    size_t i = (size_t)*state;
+    compare(cases[i].layout, cases[i].golden);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(qwen3_5_moe_hf),
-        cmocka_unit_test(qwen3_5_moe_mlx),
-        cmocka_unit_test(qwen3_5_moe_text_hf),
-    };
+    enum { N = sizeof(cases) / sizeof(cases[0]) };
+    struct CMUnitTest tests[N];
+    for (size_t i = 0; i < N; i++)
+        tests[i] = (struct CMUnitTest){cases[i].layout, agrees, NULL, NULL, (void *)i};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,36 +10,11 @@
 #include <cmocka.h>
 
 #include "helpers/demo.h"
+#include "helpers/trace.h"
 #include "kernels/kernels.h"
-#include "store/store.h"
 
-#define TOKENS_MAX 1024
-#define ANSWER 24 /* sampled tokens of a run */
-#define STORY 29  /* the example that is sampled from: other answers are short and nearly certain */
+#define STORY 29 /* the example that is sampled from: other answers are short and nearly certain */
 #define CTX 1024
-
-typedef struct trace {
-    sl_hash128 row[TOKENS_MAX]; /* of each position's logits */
-    uint32_t n_rows;
-    uint32_t answer[ANSWER];
-    uint32_t n_answer;
-    sl_plan_info plan;
-    uint64_t trunk_read_bytes;
-} trace;
-
-static bool keep_row(void *user, const char *bytes, size_t n) {
-    trace *t = user;
-    assert_true(t->n_rows < TOKENS_MAX);
-    t->row[t->n_rows++] = sl_hash(bytes, n);
-    return true;
-}
-
-static bool keep_token(void *user, uint32_t token) {
-    trace *t = user;
-    assert_true(t->n_answer < ANSWER);
-    t->answer[t->n_answer++] = token;
-    return true;
-}
 
 static sl_engine_options options_of(uint64_t mem, uint32_t threads, uint32_t chunk, sl_io io,
                                     const char *cpu) {
@@ -54,54 +29,9 @@ static sl_engine_options options_of(uint64_t mem, uint32_t threads, uint32_t chu
     return o;
 }
 
-/* Logits of the first n tokens, then a sampled story. */
 static void run(const sl_engine_options *o, const uint32_t *tokens, uint32_t n, trace *t) {
-    sl_engine *engine;
-    sl_session *session;
-    sl_error err;
-    sl_generate_request request;
-    sl_generate_result result;
-    sl_telemetry telemetry;
-    memset(t, 0, sizeof(*t));
-    demo_check(sl_engine_open(demo_store(), o, NULL, &engine, &err), &err);
-    demo_check(sl_session_open(engine, &session, &err), &err);
-    sl_engine_plan(engine, &t->plan);
-    sl_sink sink = {keep_row, t};
-    demo_check(sl_logits(session, tokens, n, &sink, NULL, &err), &err);
-    assert_int_equal(t->n_rows, n);
-
-    sl_generate_request_init(engine, &request);
     const demo_example *story = demo_example_at(STORY);
-    request.prompt = story->prompt_ids;
-    request.n_prompt = story->n_prompt;
-    // With every part of the sampler, and so warm that the answer hangs on the last bits.
-    request.sampling = (sl_sampling){.temperature = 1.5f,
-                                     .top_k = 400,
-                                     .top_p = 0.98f,
-                                     .min_p = 0.001f,
-                                     .presence_penalty = 0.5f,
-                                     .repeat_penalty = 1.1f,
-                                     .seed = 20240607};
-    request.max_tokens = ANSWER;
-    request.on_token = keep_token;
-    request.user = t;
-    demo_check(sl_session_generate(session, &request, &result, &err), &err);
-    assert_int_equal(result.n_generated, t->n_answer);
-    sl_engine_telemetry(engine, &telemetry);
-    t->trunk_read_bytes = telemetry.trunk_read_bytes;
-    sl_engine_close(engine);
-}
-
-static void same(const trace *expected, const trace *got, const char *what) {
-    assert_int_equal(expected->n_rows, got->n_rows);
-    for (uint32_t i = 0; i < expected->n_rows; i++)
-        if (!sl_hash_equal(expected->row[i], got->row[i]))
-            fail_msg("%s: the logits of position %u differ", what, i);
-    assert_int_equal(expected->n_answer, got->n_answer);
-    for (uint32_t i = 0; i < expected->n_answer; i++)
-        if (expected->answer[i] != got->answer[i])
-            fail_msg("%s: sampled token %u is %u, expected %u", what, i, got->answer[i],
-                     expected->answer[i]);
+    trace_run(demo_store(), o, tokens, n, story->prompt_ids, story->n_prompt, t);
 }
 
 static void check(const trace *expected, const sl_engine_options *o, const demo_example *x,
@@ -113,46 +43,28 @@ static void check(const trace *expected, const sl_engine_options *o, const demo_
     run(o, x->prompt_ids, n, t);
     printf("%s: chunk %u, %u hot, %u streamed\n", what, t->plan.chunk, t->plan.hot_slots,
            t->plan.n_tensors_streamed);
-    same(expected, t, what);
-}
-
-static bool uring_works(void) {
-    sl_engine_options o = options_of(0, 1, 1, SL_IO_URING, NULL);
-    sl_engine *engine;
-    sl_error err;
-    o.mem_bytes = demo_largest(&o);
-    sl_status st = sl_engine_open(demo_store(), &o, NULL, &engine, &err);
-    if (st == SL_ERR_UNSUPPORTED) {
-        printf("no io_uring here (%s): pread alone is tested\n", err.message);
-        return false;
-    }
-    demo_check(st, &err);
-    sl_engine_close(engine);
-    return true;
+    trace_same(expected, t, what);
 }
 
 static sl_io io_of(uint32_t i) {
-    static int works = -1;
-    if (works < 0)
-        works = uring_works();
-    return works && i % 2 ? SL_IO_URING : SL_IO_PREAD;
+    return trace_io(demo_store(), i);
 }
 
 static trace reference, other;
 
 static void reference_of(const demo_example *x, uint32_t n) {
     sl_engine_options o = options_of(0, 1, CTX, SL_IO_PREAD, NULL);
-    o.mem_bytes = demo_largest(&o);
+    o.mem_bytes = trace_largest(demo_store(), &o);
     run(&o, x->prompt_ids, n, &reference);
     assert_int_equal(reference.plan.n_tensors_streamed, 0);
     assert_int_equal(reference.plan.hot_slots, reference.plan.n_experts_total);
-    assert_true(reference.n_answer > ANSWER / 2);
+    assert_true(reference.n_answer > TRACE_ANSWER / 2);
 }
 
 /* From the floor to everything in memory. Below the trunk tensors stream, and are read again and again. */
 static void budgets(const demo_example *x, uint32_t n, uint32_t steps) {
     sl_engine_options o = options_of(0, 2, 0, SL_IO_PREAD, NULL);
-    uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+    uint64_t floor = trace_smallest(demo_store(), &o), top = trace_largest(demo_store(), &o);
     uint32_t n_streaming = 0, n_partly_hot = 0;
     assert_true(floor < top);
     for (uint32_t i = 0; i <= steps; i++) {
@@ -198,7 +110,8 @@ static void every_thread_count_chunk_and_io(void **state) {
     for (uint32_t c = 0; c < SL_COUNT(chunks); c++) {
         for (uint32_t i = 0; i < SL_COUNT(threads); i++) {
             sl_engine_options o = options_of(0, threads[i], chunks[c], SL_IO_PREAD, NULL);
-            uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+            uint64_t floor = trace_smallest(demo_store(), &o),
+                     top = trace_largest(demo_store(), &o);
             for (uint32_t kind = 0; kind < 3; kind++) {
                 o.mem_bytes = floor + (top - floor) * kind / 2;
                 o.io = io_of(at++);
@@ -215,7 +128,7 @@ static void long_prompt_in_chunks(void **state) {
     reference_of(x, x->n_prompt);
     for (uint32_t c = 0; c < SL_COUNT(chunks); c++) {
         sl_engine_options o = options_of(0, 1 + c % 2, chunks[c], io_of(c), NULL);
-        uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+        uint64_t floor = trace_smallest(demo_store(), &o), top = trace_largest(demo_store(), &o);
         o.mem_bytes = floor + (top - floor) / 3;
         check(&reference, &o, x, x->n_prompt, &other);
     }
@@ -238,7 +151,7 @@ static void every_processor_level(void **state) {
         n_levels++;
         for (uint32_t c = 0; c < SL_COUNT(chunks); c++) {
             sl_engine_options o = options_of(0, 2, chunks[c], SL_IO_PREAD, levels[l]);
-            o.mem_bytes = c ? demo_largest(&o) : demo_smallest(&o);
+            o.mem_bytes = c ? trace_largest(demo_store(), &o) : trace_smallest(demo_store(), &o);
             check(&reference, &o, x, x->n_prompt, &other);
         }
     }
@@ -256,7 +169,7 @@ static void seeds_matter(void **state) {
     sl_error err;
     sl_generate_result result;
     static trace a, b;
-    o.mem_bytes = demo_largest(&o);
+    o.mem_bytes = trace_largest(demo_store(), &o);
     demo_check(sl_engine_open(demo_store(), &o, NULL, &engine, &err), &err);
     demo_check(sl_session_open(engine, &session, &err), &err);
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -268,8 +181,8 @@ static void seeds_matter(void **state) {
         request.n_prompt = x->n_prompt;
         request.sampling = (sl_sampling){
             .temperature = 1.5f, .top_p = 1, .repeat_penalty = 1, .seed = seed == 4 ? 1 : seed};
-        request.max_tokens = ANSWER;
-        request.on_token = keep_token;
+        request.max_tokens = TRACE_ANSWER;
+        request.on_token = trace_keep_token;
         request.user = t;
         sl_session_reset(session);
         demo_check(sl_session_generate(session, &request, &result, &err), &err);

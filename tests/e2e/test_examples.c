@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "helpers/demo.h"
+#include "helpers/trace.h"
 
 #define CTX 2048
 /* Below this gap between the two best logits another order of rounding may choose the other one. */
@@ -20,8 +21,8 @@ static sl_engine *open_engine(void) {
     sl_engine_options_init(&o);
     o.n_ctx = CTX;
     o.n_threads = 2;
-    o.mem_bytes = demo_smallest(&o);
-    o.mem_bytes += (demo_largest(&o) - o.mem_bytes) / 2;
+    o.mem_bytes = trace_smallest(demo_store(), &o);
+    o.mem_bytes += (trace_largest(demo_store(), &o) - o.mem_bytes) / 2;
     demo_check(sl_engine_open(demo_store(), &o, NULL, &engine, &err), &err);
     return engine;
 }

@@ -19,6 +19,7 @@
 
 #include "engine/engine.h"
 #include "helpers/demo.h"
+#include "helpers/trace.h"
 #include "helpers/scratch.h"
 #include "io/reader_internal.h"
 
@@ -48,7 +49,7 @@ static sl_engine_options options_of(uint64_t mem, sl_io io) {
 // part: 0 is the floor, 16 is everything in memory.
 static uint64_t budget_of(uint32_t part) {
     sl_engine_options o = options_of(0, SL_IO_PREAD);
-    uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+    uint64_t floor = trace_smallest(demo_store(), &o), top = trace_largest(demo_store(), &o);
     return floor + (top - floor) * part / 16;
 }
 
@@ -57,7 +58,7 @@ static uint64_t budget_with_hot(uint32_t hot_slots, sl_io io) {
     sl_engine_options o = options_of(0, io);
     sl_plan_info plan;
     sl_error err;
-    o.mem_bytes = demo_smallest(&o);
+    o.mem_bytes = trace_smallest(demo_store(), &o);
     do {
         o.mem_bytes += 64 * SL_KIB;
         demo_check(sl_plan(demo_store(), &o, false, &plan, &err), &err);

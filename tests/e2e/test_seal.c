@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "helpers/demo.h"
+#include "helpers/trace.h"
 
 /* ---- the trap ---------------------------------------------------------------------------------- */
 
@@ -293,13 +294,13 @@ static void no_allocation_after_open(void **state) {
     o.n_ctx = 1024;
     o.n_threads = 2;
     o.chunk = 64;
-    uint64_t floor = demo_smallest(&o), top = demo_largest(&o);
+    uint64_t floor = trace_smallest(demo_store(), &o), top = trace_largest(demo_store(), &o);
     sl_engine *none;
     sl_error err;
     o.io = (sl_io)7;
     assert_int_equal(sl_engine_open(demo_store(), &o, NULL, &none, &err), SL_ERR_ARGUMENT);
     o.io = SL_IO_PREAD;
-    whole_chat(demo_smallest(&o), SL_IO_PREAD, "pread");
+    whole_chat(trace_smallest(demo_store(), &o), SL_IO_PREAD, "pread");
     whole_chat((floor + top) / 2, SL_IO_URING, "io_uring");
     whole_chat(top, SL_IO_AUTO, "auto");
 }

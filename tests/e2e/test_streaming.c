@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "helpers/demo.h"
+#include "helpers/trace.h"
 
 /* read_bytes of /proc/self/io: what this process caused to be fetched from drives. */
 static bool process_read_bytes(uint64_t *out) {
@@ -60,7 +61,7 @@ static void bytes_agree(sl_io io, const char *name, bool *looked_at_device) {
     o.n_ctx = 256;
     o.n_threads = 1;
     o.io = io;
-    o.mem_bytes = demo_smallest(&o);
+    o.mem_bytes = trace_smallest(demo_store(), &o);
     if (!process_read_bytes(&process)) {
         printf("/proc/self/io cannot be read here\n");
         skip();
@@ -130,8 +131,8 @@ static void plan_tells_the_cost(void **state) {
         sl_engine_options_init(&o);
         o.n_ctx = 256;
         o.n_threads = 1;
-        o.mem_bytes = demo_smallest(&o);
-        o.mem_bytes += (demo_largest(&o) - o.mem_bytes) * part * part / 49;
+        o.mem_bytes = trace_smallest(demo_store(), &o);
+        o.mem_bytes += (trace_largest(demo_store(), &o) - o.mem_bytes) * part * part / 49;
         demo_check(sl_engine_open(demo_store(), &o, NULL, &engine, &err), &err);
         demo_check(sl_session_open(engine, &session, &err), &err);
         sl_engine_plan(engine, &plan);

@@ -42,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             end = t->offset + t->layout.bytes;
         }
         require(end <= store.trunk_bytes && store.trunk_bytes <= sl_store_trunk_file_bytes(&store));
-        require(store.expert.down_at + store.expert.down_layout.bytes <= store.expert.stride);
+        for (uint32_t i = 0; i < store.expert.n_parts; i++)
+            require(store.expert.at[i] + store.expert.layout[i].bytes <= store.expert.stride);
         require(sl_store_tensor_find(&store, SL_ROLE_HEAD, 0) && store.path[0] == 'p');
         require(sl_store_text_file_bytes(&store) >=
                 store.tokenizer.bytes + store.chat_template.bytes);

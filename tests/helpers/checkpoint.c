@@ -114,17 +114,17 @@ static void add(list *l, const test_checkpoint *s, float scale, float offset, un
 
 static void add_experts(list *l, const test_checkpoint *s, const sl_model *m,
                         const sl_tensor_spec *t) {
-    sl_expert_names names;
-    sl_tensor_expert_names(m, t, 0, &names);
+    sl_tensor_place p[SL_PLACES_MAX]; // stacked, fused, one by one
+    (void)sl_tensor_places(m, t, 0, p);
     if (s->layout == TEST_MLX_DENSE) {
-        add(l, s, .1f, 0, 3, s->n_experts, t->rows, t->cols, "model.%s.weight", names.stacked);
+        add(l, s, .1f, 0, 3, s->n_experts, p[0].rows, p[0].cols, "model.%s.weight", p[0].name);
     } else if (s->layout == TEST_HF_FUSED) {
         if (t->role != SL_ROLE_EXPERT_UP_PROJ)
-            add(l, s, .1f, 0, 3, s->n_experts, names.fused_rows, t->cols, "model.%s", names.fused);
+            add(l, s, .1f, 0, 3, s->n_experts, p[1].rows, p[1].cols, "model.%s", p[1].name);
     } else {
         for (uint32_t e = 0; e < s->n_experts; e++) {
-            sl_tensor_expert_names(m, t, e, &names);
-            add(l, s, .1f, 0, 2, t->rows, t->cols, 0, "model.%s.weight", names.single);
+            (void)sl_tensor_places(m, t, e, p);
+            add(l, s, .1f, 0, 2, p[2].rows, p[2].cols, 0, "model.%s.weight", p[2].name);
         }
     }
 }
@@ -145,18 +145,20 @@ static list tensors_of(const test_checkpoint *s, const char *config) {
     bool mlx = s->layout == TEST_MLX_DENSE;
     for (uint32_t i = 0, n = sl_model_tensors(&m); i < n; i++) {
         sl_tensor_spec t;
+        sl_tensor_place p[SL_PLACES_MAX];
         sl_model_tensor(&m, i, &t);
+        (void)sl_tensor_places(&m, &t, 0, p);
+        const char *name = p[0].name;
         const char *prefix = t.role == SL_ROLE_HEAD ? "" : "model.";
         if (t.kind == SL_TENSOR_EXPERT)
             add_experts(&l, s, &m, &t);
         else if (t.kind == SL_TENSOR_MATRIX)
-            add(&l, s, .1f, 0, 2, t.rows, t.cols, 0, "%s%s.weight", prefix, t.name);
+            add(&l, s, .1f, 0, 2, t.rows, t.cols, 0, "%s%s.weight", prefix, name);
         else if (t.kind == SL_TENSOR_CONV)
-            add(&l, s, .3f, 0, 3, t.cols, mlx ? t.rows : 1, mlx ? 1 : t.rows, "%s%s", prefix,
-                t.name);
+            add(&l, s, .3f, 0, 3, t.cols, mlx ? t.rows : 1, mlx ? 1 : t.rows, "%s%s", prefix, name);
         else
             add(&l, s, .2f, t.zero_centred ? (float)mlx + s->norm_offset : 1, 1, t.cols, 0, 0,
-                "%s%s", prefix, t.name);
+                "%s%s", prefix, name);
     }
     if (s->extra)
         add(&l, s, 1, 0, 1, 4, 0, 0, "%s", s->extra);

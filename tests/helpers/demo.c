@@ -167,26 +167,3 @@ void demo_json(const sl_json *node, char *out, size_t cap) {
     }
     assert_false(b.failed);
 }
-
-/* ---- budgets ----------------------------------------------------------------------------------- */
-
-uint64_t demo_smallest(const sl_engine_options *options) {
-    sl_engine_options o = *options;
-    sl_plan_info plan;
-    sl_error err;
-    o.mem_bytes = 1;
-    assert_int_equal(sl_plan(demo_store(), &o, false, &plan, &err), SL_ERR_BUDGET);
-    assert_true(plan.smallest_bytes > 1);
-    return plan.smallest_bytes;
-}
-
-uint64_t demo_largest(const sl_engine_options *options) {
-    sl_engine_options o = *options;
-    sl_plan_info plan;
-    sl_error err;
-    o.mem_bytes = SL_GIB;
-    demo_check(sl_plan(demo_store(), &o, false, &plan, &err), &err);
-    assert_int_equal(plan.hot_slots, plan.n_experts_total);
-    assert_int_equal(plan.n_tensors_streamed, 0);
-    return plan.total_bytes;
-}

@@ -32,9 +32,4 @@ const char *demo_request(const demo_example *example, size_t *len);
 /* A value as text into out, NUL-terminated; "" for NULL. */
 void demo_json(const sl_json *node, char *out, size_t cap);
 
-/* The smallest budget that works with these options. */
-uint64_t demo_smallest(const sl_engine_options *options);
-/* What is planned when nothing is missing: every tensor, every expert and the embedding in memory. */
-uint64_t demo_largest(const sl_engine_options *options);
-
 #endif

@@ -103,8 +103,8 @@ static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const u
         if (in_order)
             assert_int_equal(v.index, i);
         // The view is the record, to the last byte.
-        const uint8_t *record = (const uint8_t *)v.gate.codes - store.expert.gate_at -
-                                store.expert.gate_layout.codes_at;
+        const uint8_t *record = (const uint8_t *)v.gate.codes - store.expert.at[SL_PART_GATE] -
+                                store.expert.layout[SL_PART_GATE].codes_at;
         assert_true(sl_store_expert_intact(&store, layer, v.expert, record));
         s->release(s, &v);
     }

@@ -46,15 +46,39 @@ static void the_record_of_a_large_model(void **state) {
     (void)state;
     const sl_matrix_shape gate = {SL_DTYPE_Q4, SL_DTYPE_BF16, 512, 2048, 64};
     const sl_matrix_shape down = {SL_DTYPE_Q4, SL_DTYPE_BF16, 2048, 512, 64};
+    const sl_matrix_shape parts[] = {gate, gate, down};
     sl_expert_layout l;
     sl_error err;
-    assert_int_equal(sl_expert_layout_of(&gate, &gate, &down, &l, &err), SL_OK);
+    assert_int_equal(sl_expert_layout_of(parts, 3, &l, &err), SL_OK);
+    assert_int_equal(l.n_parts, 3);
     assert_int_equal(l.bytes, 1769472);
     assert_int_equal(l.stride, 432 * 4096);
-    assert_int_equal(l.gate_layout.scales_at, 524288);
-    assert_int_equal(l.gate_layout.biases_at, 524288 + 32768);
-    assert_int_equal(l.up_at, 589824);
-    assert_int_equal(l.down_at, 2 * 589824);
+    assert_int_equal(l.layout[SL_PART_GATE].scales_at, 524288);
+    assert_int_equal(l.layout[SL_PART_GATE].biases_at, 524288 + 32768);
+    assert_int_equal(l.at[SL_PART_UP], 589824);
+    assert_int_equal(l.at[SL_PART_DOWN], 2 * 589824);
+}
+
+// gpt-oss-20b: 13,219,200 bytes of weights (kept in 64s), and three biases of 2880 f32.
+static void a_record_with_biases(void **state) {
+    (void)state;
+    const sl_matrix_shape w = {SL_DTYPE_MXFP4, SL_DTYPE_U8, 2880, 2880, 32};
+    const sl_matrix_shape b = {SL_DTYPE_F32, SL_DTYPE_F32, 1, 2880, 0};
+    const sl_matrix_shape parts[] = {w, w, w, b, b, b};
+    sl_expert_layout l;
+    sl_error err;
+    assert_int_equal(sl_expert_layout_of(parts, 6, &l, &err), SL_OK);
+    assert_int_equal(l.at[SL_PART_GATE_BIAS], 3 * (4147200 + 259200));
+    assert_int_equal(l.at[SL_PART_DOWN_BIAS], 13219200 + 2 * 11520);
+    assert_int_equal(l.bytes, 13219200 + 3 * 11520);
+    assert_int_equal(l.stride % 4096, 0);
+    uint8_t *slot = aligned_alloc(4096, (size_t)l.stride);
+    sl_matrix m[SL_PARTS_MAX];
+    sl_expert_bind(&l, slot, m);
+    assert_ptr_equal(m[SL_PART_UP_BIAS].codes, slot + l.at[SL_PART_UP_BIAS]);
+    assert_ptr_equal(m[SL_PART_DOWN].scales, slot + l.at[SL_PART_DOWN] + 4147200);
+    assert_null(m[SL_PART_DOWN].biases);
+    free(slot);
 }
 
 static void embedding_rows(void **state) {
@@ -460,6 +484,7 @@ static void verify_names_what_is_damaged(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_of_a_large_model),
+        cmocka_unit_test(a_record_with_biases),
         cmocka_unit_test(embedding_rows),
         cmocka_unit_test(matrices_without_biases),
         cmocka_unit_test(blocks_do_not_depend_on_the_window),
