@@ -408,6 +408,34 @@ static const sl_family gpt_oss = {
     .known_keys = NAMES("initial_context_length"),
 };
 
+/* ---- GLM-4.5, 4.6, 4.7 --------------------------------------------------------------------------------- */
+
+static const sl_family glm4_moe = {
+    .name = "glm4_moe",
+    .model_types = NAMES("glm4_moe"),
+    .layer_types = attention_types,
+    .dense = SL_DENSE_FIRST,
+    .qk_norm = SL_QK_NORM_HEAD,
+    .use_qk_norm = SL_KEY_OR_NO,
+    .attn_bias = SL_KEY_OR_NO,
+    .attn_out_bias = false,
+    .rotary_fraction = 0.5f,
+    .score = SL_ROUTER_SIGMOID,
+    .groups = true,
+    .route_scale = true,
+    .selection_bias = SL_YES,
+    .renorm = SL_KEY_OR_YES,
+    .renorm_eps = 1e-20f,
+    .shared = SL_SHARED_COUNT,
+    .tied_head = SL_KEY_OR_NO,
+    .first = BLOCK(embed),
+    .layer = BLOCKS(&norm_mixer, &attention, &norm_ffn, &dense, &router_dense, &shared, &experts),
+    .last = BLOCK(last_plain),
+    .prefixes = plain_prefixes,
+    .head_prefixes = plain_head_prefixes,
+    .unused_prefixes = no_prefixes,
+};
+
 /* ---- LFM2-MoE -------------------------------------------------------------------------------------------- */
 
 static const sl_layer_type lfm2_types[] = {
@@ -474,6 +502,7 @@ static const sl_family lfm2_moe = {
     .unused_prefixes = no_prefixes,
 };
 
-const sl_family *const sl_families[] = {&qwen3_5_moe, &qwen3_next, &qwen3_moe, &olmoe,
-                                        &deepseek_v3, &mixtral,    &gpt_oss,   &lfm2_moe};
+const sl_family *const sl_families[] = {&qwen3_5_moe, &qwen3_next,  &qwen3_moe,
+                                        &olmoe,       &deepseek_v3, &mixtral,
+                                        &gpt_oss,     &glm4_moe,    &lfm2_moe};
 const uint32_t sl_n_families = sizeof(sl_families) / sizeof(sl_families[0]);

@@ -141,6 +141,8 @@ static const struct {
     {"deepseek_v3-mlx4", "deepseek_v3"},
     {"mixtral", "mixtral"},
     {"mixtral-mlx4", "mixtral"},
+    {"glm4_moe", "glm4_moe"},
+    {"glm4_moe-mlx4", "glm4_moe"},
     {"lfm2_moe", "lfm2_moe"},
     {"lfm2_moe-mlx4", "lfm2_moe"},
     {"gpt_oss", "gpt_oss"},

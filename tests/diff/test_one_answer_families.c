@@ -110,7 +110,8 @@ FAMILY(qwen3_next, 4)  // delta rule, fused projections
 FAMILY(olmoe, 4)       // norms over all heads, weights that do not sum to 1
 FAMILY(deepseek_v3, 4) // latent attention, dense layers, groups, a plain shared expert
 FAMILY(mixtral, 4)
-FAMILY(gpt_oss, 4)  // sliding windows, sinks, biases, the clamped activation
+FAMILY(gpt_oss, 4) // sliding windows, sinks, biases, the clamped activation
+FAMILY(glm4_moe, 4)
 FAMILY(lfm2_moe, 4) // short convolutions, a tied head
 FAMILY(qwen3_moe, 3)
 
@@ -118,7 +119,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qwen3_next), cmocka_unit_test(qwen3_moe),   cmocka_unit_test(olmoe),
         cmocka_unit_test(mixtral),    cmocka_unit_test(deepseek_v3), cmocka_unit_test(gpt_oss),
-        cmocka_unit_test(lfm2_moe),
+        cmocka_unit_test(glm4_moe),   cmocka_unit_test(lfm2_moe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void same_store(const char *a, const char *b) {
 
 // Families with a golden in both layouts.
 static const char *const pairs[] = {"qwen3_5_moe", "qwen3_next", "qwen3_moe", "olmoe",
-                                    "deepseek_v3", "mixtral",    "lfm2_moe"};
+                                    "deepseek_v3", "mixtral",    "glm4_moe",  "lfm2_moe"};
 
 /* The same weights in BF16 of Hugging Face and in what MLX made of them: experts fused or one by one against stacked,
  * projections turned per head against those that are so already. Codes, scales, biases, norms and convolutions
@@ -741,7 +741,8 @@ static void describing_equals_converting(void **state) {
         "qwen3_5_moe",     "qwen3_5_moe-mlx4", "qwen3_5_moe_text", "qwen3_next",
         "qwen3_next-mlx4", "qwen3_moe",        "qwen3_moe-mlx4",   "olmoe",
         "olmoe-mlx4",      "deepseek_v3",      "deepseek_v3-mlx4", "mixtral",
-        "mixtral-mlx4",    "lfm2_moe",         "lfm2_moe-mlx4",    "gpt_oss"};
+        "mixtral-mlx4",    "glm4_moe",         "glm4_moe-mlx4",    "lfm2_moe",
+        "lfm2_moe-mlx4",   "gpt_oss"};
     for (size_t i = 0; i < SL_COUNT(names); i++) {
         const sl_checkpoint_options options = {0, 0};
         sl_checkpoint ck;
