@@ -58,11 +58,38 @@ SL_INLINE void q4_block(__m512i codes[ROWS], float (*chunk)[SL_LANES], __m512i g
     }
 }
 
+/* n <= 8 elements of BF16, then +0. */
+SL_INLINE __m256 q4_widen8(const void *array, size_t at, uint32_t n) {
+    const __m128i halves = _mm_maskz_loadu_epi16((__mmask8)l_mask(n), (const char *)array + at * 2);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+/* What q4_biases does, for a row of at most eight groups and scales of BF16: half a register is enough.
+ * Short rows have many beginnings. */
+SL_INLINE void q4_few_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
+                             const float *group_sums, uint32_t stride, int n, float *sums,
+                             float *chunk) {
+    const __m256 scale = q4_widen8(w->scales, row_groups, n_groups);
+    const __m256 bias = q4_widen8(w->biases, row_groups, n_groups);
+    const __m512 b = _mm512_zextps256_ps512(_mm256_fmadd_ps(_mm256_set1_ps(8.0f), scale, bias));
+    _mm512_store_ps(chunk, _mm512_zextps256_ps512(scale));
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride);
+        const __m512 from_zero = _mm512_fmadd_ps(b, sum, _mm512_setzero_ps()); // no group: +0
+        _mm512_store_ps(sums + k * 16, from_zero);
+    }
+}
+
 /* The sums of one row and n columns start from the biases; the scales of the first 16 groups are kept. */
 SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
                          const float *group_sums, uint32_t stride, int n, float *sums,
                          float *chunk) {
     const sl_dtype dtype = w->shape.scale_dtype;
+    if (n_groups <= 8 && dtype == SL_DTYPE_BF16) {
+        q4_few_biases(w, row_groups, n_groups, group_sums, stride, n, sums, chunk);
+        return;
+    }
     __m512 a[SL_TILE];
     SL_UNROLL
     for (int k = 0; k < n; k++) {
