@@ -79,6 +79,7 @@ typedef struct sl_engine_options {
     sl_io io;        /* never changes results */
     const char *cpu; /* "ref", "avx2", "avx512", "neon"; NULL: the best. Never changes results */
     bool buffered;   /* allow reads through the page cache where direct I/O is not true */
+    bool no_guesses; /* read no expert before it is asked for. Never changes results */
 } sl_engine_options;
 
 SL_PUBLIC void sl_engine_options_init(sl_engine_options *options);
@@ -255,8 +256,11 @@ SL_PUBLIC void sl_session_cancel(sl_session *session);
 
 typedef struct sl_telemetry {
     uint64_t tokens_prefilled, tokens_decoded;
-    uint64_t hits, reads; /* expert uses found in memory; experts read */
-    uint64_t read_bytes;  /* all bytes read since open began, trunk and rows included */
+    uint64_t hits,
+        reads; /* expert uses found in memory; experts read because they were asked for */
+    /* Experts read early; of these, those that were asked for then, and those whose slot was taken before. */
+    uint64_t guess_reads, guesses_used, guesses_wasted;
+    uint64_t read_bytes; /* all bytes read since open began, trunk and rows included */
     uint64_t expert_read_bytes, trunk_read_bytes, embedding_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds;
     double wait_seconds; /* the computing thread waited for the drive */

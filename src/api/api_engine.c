@@ -40,6 +40,7 @@ sl_status sl__api_setup(const sl_engine_options *o, sl_engine_setup *out, sl_err
     out->n_threads = o->n_threads;
     out->chunk = o->chunk;
     out->buffered = o->buffered;
+    out->no_guesses = o->no_guesses;
     out->reader_given = o->io != SL_IO_AUTO;
     out->reader = o->io == SL_IO_URING ? SL_READER_URING : SL_READER_PREAD;
     out->cpu = sl_cpu_level_best();
@@ -248,6 +249,9 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
         .tokens_decoded = c.tokens_decoded,
         .hits = c.hits,
         .reads = c.reads,
+        .guess_reads = c.guess_reads,
+        .guesses_used = c.guesses_used,
+        .guesses_wasted = c.guesses_wasted,
         .read_bytes =
             c.expert_read_bytes + c.trunk_read_bytes + c.row_read_bytes + c.open_read_bytes,
         .expert_read_bytes = c.expert_read_bytes,

@@ -27,6 +27,23 @@ typedef struct sl_product {
     size_t y_stride;
 } sl_product;
 
+/* Feed-forward of several experts for one token, which is packed: out[i] [d_model] =
+ * down_i(act(gate_i x) up_i x), biases where there are any. Experts of a batch have the same shapes. The bits
+ * are those of the experts one by one. */
+#define SL_EXPERT_BATCH_MAX 32u
+typedef struct sl_expert_weights {
+    sl_matrix gate, up, down; /* [d_expert][d_model] twice, [d_model][d_expert] */
+    const float *gate_bias, *up_bias, *down_bias; /* [rows]; all NULL: none */
+} sl_expert_weights;
+typedef struct sl_expert_batch {
+    uint32_t n; /* 1..SL_EXPERT_BATCH_MAX */
+    const sl_expert_weights *experts;
+    float *const *out;
+    float *gate, *up; /* [n][d_expert] scratch */
+    bool clamped;     /* swiglu_clamped with these: */
+    float limit, alpha;
+} sl_expert_batch;
+
 /* A stack of matrices, one per head, each times that head's vector of every token:
  *   y[t][h][r] = W[h * rows_per_head + r] x[t][h],  the bits of `product` with that head's rows alone.
  * w may be a strip of the stack, which begins and ends anywhere: only its rows' results are written. */
@@ -145,6 +162,8 @@ typedef struct sl_backend_ops {
     void (*pack)(sl_backend *be, sl_packed *p, const float *x, size_t x_stride, uint32_t n,
                  uint32_t n_inputs);
     void (*product)(sl_backend *be, sl_packed *p, const sl_product *list, uint32_t n);
+    /* x holds one column and is overwritten: its buffers have room for n columns of d_expert too. */
+    void (*experts)(sl_backend *be, sl_packed *x, const sl_expert_batch *batch);
     void (*head_product)(sl_backend *be, const sl_head_product *product);
     void (*attention)(sl_backend *be, const sl_attention_step *step);
     void (*mla)(sl_backend *be, const sl_mla_step *step);

@@ -169,6 +169,7 @@ void cli_engine_options(const cli *c, sl_engine_options *options) {
     if (cli_given(c, CLI_CPU))
         options->cpu = cli_string(c, CLI_CPU);
     options->buffered = cli_given(c, CLI_BUFFERED);
+    options->no_guesses = cli_given(c, CLI_NO_GUESSES);
 }
 
 static bool report_open(void *user, sl_phase phase, uint64_t done, uint64_t total) {

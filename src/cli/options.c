@@ -216,6 +216,8 @@ const cli_option cli_options[] = {
     {CLI_BUFFERED, "buffered", 0, true, CLI_KIND_FLAG, PLAN_VERBS, NULL, NULL, 0, 0,
      "Read through the page cache where direct I/O is not possible; the pages are then outside the "
      "budget."},
+    {CLI_NO_GUESSES, "no-guesses", 0, true, CLI_KIND_FLAG, ENGINE_VERBS, NULL, NULL, 0, 0,
+     "Read no expert before it is asked for. Never changes results."},
 };
 const size_t cli_n_options = COUNT(cli_options);
 

@@ -77,6 +77,7 @@ typedef enum cli_option_id {
     CLI_IO,
     CLI_CPU,
     CLI_BUFFERED,
+    CLI_NO_GUESSES,
     CLI_HELP_FLAG,
     CLI_N_OPTIONS,
 } cli_option_id;

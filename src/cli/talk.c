@@ -341,8 +341,13 @@ void cli_talk_print_stats(cli_talk *t) {
     cli_print(out, "decode   %u tokens in %.2f s: %.1f tok/s\n", r->n_generated, r->decode_seconds,
               ratio(r->n_generated, r->decode_seconds));
     cli_print(out, "experts  %.1f%% found in memory: %s hits, %s reads\n",
-              100 * ratio((double)now.hits, (double)(now.hits + now.reads)), cli_exact(a, now.hits),
-              cli_exact(b, now.reads));
+              100 * ratio((double)now.hits, (double)(now.hits + now.reads + now.guesses_used)),
+              cli_exact(a, now.hits), cli_exact(b, now.reads));
+    if (now.guess_reads)
+        cli_print(
+            out, "guesses  %s read early, %.1f%% of them were asked for\n",
+            cli_exact(a, now.guess_reads),
+            100 * ratio((double)now.guesses_used, (double)(now.guesses_used + now.guesses_wasted)));
     // From the first token on, which comes out of the prompt's prefill.
     uint64_t decoded = t->counting ? now.tokens_decoded - t->at_first_token.tokens_decoded : 0;
     uint64_t per_token = decoded ? (now.read_bytes - t->at_first_token.read_bytes) / decoded : 0;
@@ -411,6 +416,8 @@ int cli_talk_print_json(cli_talk *t) {
     cli_json_end(&json, '}');
     cli_json_uint(&json, "hits", now.hits);
     cli_json_uint(&json, "reads", now.reads);
+    cli_json_uint(&json, "guess_reads", now.guess_reads);
+    cli_json_uint(&json, "guesses_used", now.guesses_used);
     cli_json_uint(&json, "read_bytes", now.read_bytes);
     cli_json_uint(&json, "mem_bytes", memory.budget_bytes);
     cli_json_uint(&json, "peak_bytes", memory.peak_bytes);

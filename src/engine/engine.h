@@ -24,7 +24,7 @@ typedef struct sl_engine_setup {
     bool reader_given;
     sl_reader_kind reader;
     sl_cpu_level cpu;
-    bool buffered;
+    bool buffered, no_guesses;
     bool (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;
 } sl_engine_setup;
@@ -54,6 +54,7 @@ typedef struct sl_session sl_session;
 /* What telemetry shows. The owner counts in the engine's fields and publishes a copy now and then. */
 typedef struct sl_counters {
     uint64_t tokens_prefilled, tokens_decoded, hits, reads;
+    uint64_t guess_reads, guesses_used, guesses_wasted;
     uint64_t expert_read_bytes, trunk_read_bytes, row_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds, wait_seconds;
     sl_times times;

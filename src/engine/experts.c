@@ -1,5 +1,5 @@
 /* See experts.h. */
-#include "engine/experts.h"
+#include "engine/experts_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 
-#define NO_SLOT UINT32_MAX
-#define NO_KEY UINT32_MAX
 #define DECAY 0.9f
 
 static sl_experts *self(sl_expert_source *source) {
@@ -21,7 +19,7 @@ static uint8_t *slot_memory(const sl_experts *x, uint32_t slot) {
                                 : x->hot + (slot - x->ring_slots) * stride;
 }
 
-static uint32_t key_of(const sl_experts *x, uint32_t layer, uint32_t expert) {
+uint32_t sl__expert_key(const sl_experts *x, uint32_t layer, uint32_t expert) {
     return layer * x->store->model.moe.n_experts + expert;
 }
 
@@ -63,15 +61,18 @@ static void collect(sl_experts *x) {
         sl_slot *slot = &x->slots[r->slot];
         r->used = false;
         slot->pending--;
+        --*(r->guess ? &x->guesses.in_flight : &x->n_under_way);
         int32_t result = r->read.result;
         if (result >= 0 && (uint32_t)result < r->read.n_bytes)
             result = -ENODATA;
         if (result < 0 && !slot->error) {
-            slot->error = result;
-            slot->error_extent = r->extent;
+            slot->error = (int16_t)result;
+            slot->error_extent = (uint16_t)r->extent;
         }
         if (result > 0)
             x->read_bytes += (uint64_t)result;
+        if (!r->guess && x->n_under_way == 0 && x->n_submitted == x->n)
+            sl__guess_demand_ends(x);
     }
 }
 
@@ -93,7 +94,7 @@ void sl_experts_drain(sl_experts *x) {
             wait_any(x, i);
 }
 
-static uint32_t free_reads(const sl_experts *x) {
+uint32_t sl__expert_reads_free(const sl_experts *x) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < x->n_reads; i++)
         n += !x->reads[i].used;
@@ -102,73 +103,32 @@ static uint32_t free_reads(const sl_experts *x) {
 
 /* ---- slots ------------------------------------------------------------------------------------- */
 
-static void forget(sl_experts *x, uint32_t slot) {
+void sl__expert_forget(sl_experts *x, uint32_t slot) {
     sl_slot *s = &x->slots[slot];
-    if (s->key != NO_KEY)
-        x->entries[s->key].slot = NO_SLOT;
-    s->key = NO_KEY;
+    if (sl__slot_has(s, SL_SLOT_GUESSED))
+        sl__guess_lost(x, slot);
+    if (s->key != SL_NO_KEY)
+        x->entries[s->key].slot = SL_NO_SLOT;
+    s->key = SL_NO_KEY;
     s->error = 0;
-    s->checked = 0;
+    s->flags &= SL_SLOT_RING;
 }
 
-// A slot for an expert that has to be read, or NO_SLOT while all that could serve are in use.
-static uint32_t choose_slot(sl_experts *x, uint32_t key) {
-    if (x->n_empty_hot)
-        return x->n_slots - x->n_empty_hot--;
-    if (x->single && x->n_slots > x->ring_slots) {
-        uint32_t victim = NO_SLOT;
-        float longest = expected_wait(x, key, x->layer);
-        for (uint32_t i = x->ring_slots; i < x->n_slots; i++) {
-            const sl_slot *s = &x->slots[i];
-            if (s->pins || s->pending)
-                continue;
-            if (s->key == NO_KEY)
-                return i;
-            float wait = expected_wait(x, s->key, s->layer);
-            if (wait > longest) {
-                longest = wait;
-                victim = i;
-            }
-        }
-        if (victim != NO_SLOT)
-            return victim;
-    }
-    for (uint32_t n = 0; n < x->ring_slots; n++) {
-        uint32_t i = (x->ring_next + n) % x->ring_slots;
-        if (!x->slots[i].pins && !x->slots[i].pending) {
-            x->ring_next = (i + 1) % x->ring_slots;
-            return i;
-        }
-    }
-    return NO_SLOT;
-}
-
-// Start reading the next missing expert of the layer. False when it has to wait.
-static bool submit_next(sl_experts *x) {
-    uint32_t expert = x->experts[x->n_submitted], key = key_of(x, x->layer, expert);
-    // Present since begin; or it was, has been handed out and given back, and its slot taken since.
-    if (x->entries[key].slot != NO_SLOT || x->given[x->n_submitted]) {
-        x->n_submitted++;
-        return true;
-    }
-    sl_expert_place place;
-    sl_store_expert_place(x->store, x->layer, expert, &place);
-    if (free_reads(x) < place.n_extents)
-        return false;
-    uint32_t slot = choose_slot(x, key);
-    if (slot == NO_SLOT)
-        return false;
-    forget(x, slot);
+void sl__expert_read(sl_experts *x, uint32_t slot, uint32_t key, bool guess) {
+    uint32_t n_experts = x->store->model.moe.n_experts;
     sl_slot *s = &x->slots[slot];
+    sl_expert_place place;
+    sl_store_expert_place(x->store, key / n_experts, key % n_experts, &place);
     s->key = key;
-    s->layer = (uint16_t)x->layer;
-    s->pins = 1;
+    s->layer = (uint16_t)(key / n_experts);
+    s->flags |= guess ? SL_SLOT_GUESSED : 0;
     x->entries[key].slot = slot;
     for (uint32_t i = 0, j = 0; i < place.n_extents; i++) {
         while (x->reads[j].used)
             j++;
         sl_expert_read *r = &x->reads[j];
         r->used = true;
+        r->guess = guess;
         r->slot = slot;
         r->extent = i;
         r->read = (sl_read){.fd = sl_store_file(x->store, place.extents[i].file)->fd,
@@ -176,8 +136,94 @@ static bool submit_next(sl_experts *x) {
                             .offset = place.extents[i].offset,
                             .buf = slot_memory(x, slot) + place.extents[i].slot_at};
         s->pending++;
+        ++*(guess ? &x->guesses.in_flight : &x->n_under_way);
         sl_reader_submit(x->reader, &r->read);
     }
+}
+
+uint32_t sl__ring_slot(const sl_experts *x, uint32_t i) {
+    return x->slots[(x->ring_next + i) % x->ring_slots].ring;
+}
+
+/* The hot slot whose expert is expected back last, if that is later than `key` is; SL_NO_SLOT else. */
+static uint32_t hot_victim(const sl_experts *x, uint32_t key) {
+    uint32_t victim = SL_NO_SLOT;
+    float longest = expected_wait(x, key, x->layer);
+    for (uint32_t i = 0; i < x->n_slots; i++) {
+        const sl_slot *s = &x->slots[i];
+        if (s->pins || s->pending || sl__slot_has(s, SL_SLOT_RING))
+            continue;
+        if (s->key == SL_NO_KEY) // its read failed
+            return i;
+        float wait = expected_wait(x, s->key, s->layer);
+        if (wait > longest) {
+            longest = wait;
+            victim = i;
+        }
+    }
+    return victim;
+}
+
+// A ring slot that is free; one whose guess may still come true only where there is no other.
+static uint32_t free_ring_slot(sl_experts *x) {
+    uint32_t second = SL_NO_SLOT;
+    for (uint32_t i = 0; i < x->ring_slots; i++) {
+        uint32_t slot = sl__ring_slot(x, i);
+        const sl_slot *s = &x->slots[slot];
+        if (s->pins || s->pending)
+            continue;
+        if (!sl__slot_has(s, SL_SLOT_GUESSED)) {
+            x->ring_next = (x->ring_next + i + 1) % x->ring_slots;
+            return slot;
+        }
+        if (second == SL_NO_SLOT)
+            second = slot;
+    }
+    return second;
+}
+
+// A slot for an expert that has to be read, or SL_NO_SLOT while all that could serve are in use.
+static uint32_t choose_slot(sl_experts *x, uint32_t key) {
+    if (x->n_empty_hot)
+        return x->n_slots - x->n_empty_hot--;
+    uint32_t victim = x->single ? hot_victim(x, key) : SL_NO_SLOT;
+    return victim != SL_NO_SLOT ? victim : free_ring_slot(x);
+}
+
+/* An expert that was found in the ring is asked for: if a hot one is expected back later, the two slots change
+ * their parts. */
+static void promote(sl_experts *x, uint32_t slot) {
+    if (x->n_slots == x->ring_slots)
+        return;
+    uint32_t other = x->n_empty_hot ? x->n_slots - x->n_empty_hot--
+                     : x->single    ? hot_victim(x, x->slots[slot].key)
+                                    : SL_NO_SLOT;
+    if (other == SL_NO_SLOT)
+        return;
+    uint32_t i = 0;
+    while (x->slots[i].ring != slot)
+        i++;
+    x->slots[i].ring = other;
+    x->slots[other].flags |= SL_SLOT_RING;
+    x->slots[slot].flags &= (uint8_t)~SL_SLOT_RING;
+}
+
+// Start reading the next missing expert of the layer. False when it has to wait.
+static bool submit_next(sl_experts *x) {
+    uint32_t key = sl__expert_key(x, x->layer, x->experts[x->n_submitted]);
+    // Present since begin; or it was, has been handed out and given back, and its slot taken since.
+    if (x->entries[key].slot != SL_NO_SLOT || x->given[x->n_submitted]) {
+        x->n_submitted++;
+        return true;
+    }
+    if (sl__expert_reads_free(x) < SL_STORE_EXTENTS)
+        return false;
+    uint32_t slot = choose_slot(x, key);
+    if (slot == SL_NO_SLOT)
+        return false;
+    sl__expert_forget(x, slot);
+    sl__expert_read(x, slot, key, false);
+    x->slots[slot].pins = 1;
     x->reads_total++;
     x->n_submitted++;
     return true;
@@ -186,6 +232,7 @@ static bool submit_next(sl_experts *x) {
 static void submit_more(sl_experts *x) {
     while (x->n_submitted < x->n && submit_next(x)) {
     }
+    sl__guess_submit(x);
 }
 
 /* ---- the source --------------------------------------------------------------------------------- */
@@ -205,14 +252,30 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
     n_tokens = SL_MAX(n_tokens / x->store->model.moe.top_k, 1u);
     x->single = n_tokens == 1;
     collect(x);
+    for (uint32_t i = 0; i < n; i++)
+        count_use(x, sl__expert_key(x, layer, experts[i]), n_uses[i], n_tokens);
+    uint32_t n_missing = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t key = key_of(x, layer, experts[i]);
-        count_use(x, key, n_uses[i], n_tokens);
-        if (x->entries[key].slot != NO_SLOT) {
-            x->slots[x->entries[key].slot].pins++;
-            x->hits++;
+        uint32_t slot = x->entries[sl__expert_key(x, layer, experts[i])].slot;
+        if (slot != SL_NO_SLOT && x->slots[slot].error && !x->slots[slot].pending) {
+            sl__expert_forget(x, slot); // a guess that failed: nobody waited for it
+            slot = SL_NO_SLOT;
         }
+        n_missing += slot == SL_NO_SLOT;
+        if (slot == SL_NO_SLOT)
+            continue;
+        x->slots[slot].pins++;
+        if (sl__slot_has(&x->slots[slot], SL_SLOT_GUESSED))
+            sl__guess_came_true(x, slot);
+        else
+            x->hits++;
     }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = x->entries[sl__expert_key(x, layer, experts[i])].slot;
+        if (slot != SL_NO_SLOT && sl__slot_has(&x->slots[slot], SL_SLOT_RING))
+            promote(x, slot);
+    }
+    sl__guess_layer_begins(x, n_missing);
     submit_more(x);
 }
 
@@ -247,8 +310,8 @@ static uint32_t pick_ready(const sl_experts *x) {
     for (uint32_t i = 0; i < x->n; i++) {
         if (x->given[i])
             continue;
-        uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
-        if (slot != NO_SLOT && !x->slots[slot].pending)
+        uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        if (slot != SL_NO_SLOT && !x->slots[slot].pending)
             return i;
         if (x->in_order)
             break;
@@ -257,55 +320,61 @@ static uint32_t pick_ready(const sl_experts *x) {
 }
 
 /* The next expert in order has no slot, since experts that come after it hold the whole ring: take the
- * last one's and read that one again when its turn comes. */
-static void steal_slot(sl_experts *x) {
+ * last one's and read that one again when its turn comes. False where only guesses are in the way. */
+static bool steal_slot(sl_experts *x) {
     for (uint32_t i = x->n; i-- > x->n_submitted;) {
-        uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
-        if (slot != NO_SLOT && slot < x->ring_slots) {
+        uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        if (slot != SL_NO_SLOT && sl__slot_has(&x->slots[slot], SL_SLOT_RING) &&
+            !x->slots[slot].pending) {
             x->slots[slot].pins = 0;
-            forget(x, slot);
+            sl__expert_forget(x, slot);
             x->hits--;
-            return;
+            return true;
         }
     }
-    assert(!"a ring slot is free or held by a later expert");
+    return false;
 }
 
 static void bind_view(const sl_experts *x, const uint8_t *slot, sl_expert_view *out) {
     sl_matrix parts[SL_PARTS_MAX] = {0};
     sl_expert_bind(&x->store->expert, slot, parts);
-    out->gate = parts[SL_PART_GATE];
-    out->up = parts[SL_PART_UP];
-    out->down = parts[SL_PART_DOWN];
-    out->gate_bias = parts[SL_PART_GATE_BIAS].codes;
-    out->up_bias = parts[SL_PART_UP_BIAS].codes;
-    out->down_bias = parts[SL_PART_DOWN_BIAS].codes;
+    out->w.gate = parts[SL_PART_GATE];
+    out->w.up = parts[SL_PART_UP];
+    out->w.down = parts[SL_PART_DOWN];
+    out->w.gate_bias = parts[SL_PART_GATE_BIAS].codes;
+    out->w.up_bias = parts[SL_PART_UP_BIAS].codes;
+    out->w.down_bias = parts[SL_PART_DOWN_BIAS].codes;
 }
 
-static sl_status next(sl_expert_source *source, sl_expert_view *out, sl_error *err) {
-    sl_experts *x = self(source);
-    assert(x->n_given < x->n);
-    collect(x);
-    submit_more(x);
-    uint32_t i;
-    while ((i = pick_ready(x)) == x->n) {
-        uint32_t first = 0;
-        while (x->given[first])
-            first++;
-        if (first < x->n_submitted)
-            wait_any(x, x->entries[key_of(x, x->layer, x->experts[first])].slot);
-        else
-            steal_slot(x);
-        submit_more(x);
+// Wait until something happens that may make an expert ready.
+static void wait_for_next(sl_experts *x) {
+    uint32_t first = 0;
+    while (x->given[first])
+        first++;
+    if (first < x->n_submitted) {
+        wait_any(x, x->entries[sl__expert_key(x, x->layer, x->experts[first])].slot);
+        return;
     }
-    uint32_t slot = x->entries[key_of(x, x->layer, x->experts[i])].slot;
+    if (steal_slot(x))
+        return;
+    for (uint32_t i = 0; i < x->ring_slots; i++) {
+        if (x->slots[x->slots[i].ring].pending) {
+            wait_any(x, x->slots[i].ring);
+            return;
+        }
+    }
+    assert(!"a ring slot is free, held by a later expert, or being read into");
+}
+
+static sl_status give(sl_experts *x, uint32_t i, sl_expert_view *out, sl_error *err) {
+    uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
     sl_slot *s = &x->slots[slot];
     if (s->error)
         return read_failed(x, slot, err);
-    if (!s->checked) {
+    if (!sl__slot_has(s, SL_SLOT_CHECKED)) {
         if (!sl_store_expert_intact(x->store, x->layer, x->experts[i], slot_memory(x, slot)))
             return read_failed(x, slot, err);
-        s->checked = 1;
+        s->flags |= SL_SLOT_CHECKED;
     }
     x->given[i] = 1;
     x->n_given++;
@@ -315,9 +384,30 @@ static sl_status next(sl_expert_source *source, sl_expert_view *out, sl_error *e
     return SL_OK;
 }
 
+static sl_status take(sl_expert_source *source, sl_expert_view *out, uint32_t max, bool wait,
+                      uint32_t *n, sl_error *err) {
+    sl_experts *x = self(source);
+    assert(x->n_given < x->n);
+    *n = 0;
+    collect(x);
+    submit_more(x);
+    uint32_t i;
+    while ((i = pick_ready(x)) == x->n && wait) {
+        wait_for_next(x);
+        submit_more(x);
+    }
+    for (; i < x->n && *n < max; i = pick_ready(x)) {
+        sl_status st = give(x, i, &out[*n], err);
+        if (st) // what was given already goes first, and has to come back; the error is met again
+            return *n ? SL_OK : st;
+        ++*n;
+    }
+    return SL_OK;
+}
+
 static void release(sl_expert_source *source, const sl_expert_view *view) {
     sl_experts *x = self(source);
-    x->slots[x->entries[key_of(x, x->layer, view->expert)].slot].pins--;
+    x->slots[x->entries[sl__expert_key(x, x->layer, view->expert)].slot].pins--;
     submit_more(x);
 }
 
@@ -325,14 +415,15 @@ static void end(sl_expert_source *source) {
     sl_experts *x = self(source);
     // After an error: what was asked for and not handed out is unpinned, and failed slots are emptied.
     for (uint32_t i = 0; i < x->n; i++) {
-        uint32_t slot = x->given[i] ? NO_SLOT : x->entries[key_of(x, x->layer, x->experts[i])].slot;
-        if (slot == NO_SLOT)
+        uint32_t slot =
+            x->given[i] ? SL_NO_SLOT : x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        if (slot == SL_NO_SLOT)
             continue;
         while (x->slots[slot].pending)
             wait_any(x, slot);
         x->slots[slot].pins = 0;
-        if (x->slots[slot].error || !x->slots[slot].checked)
-            forget(x, slot);
+        if (x->slots[slot].error || !sl__slot_has(&x->slots[slot], SL_SLOT_CHECKED))
+            sl__expert_forget(x, slot);
     }
     x->n = x->n_submitted = x->n_given = 0;
 }
@@ -340,10 +431,11 @@ static void end(sl_expert_source *source) {
 /* ---- set-up --------------------------------------------------------------------------------------- */
 
 void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
-                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables) {
+                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables,
+                     bool guesses) {
     uint32_t n_experts = store->model.n_layers * store->model.moe.n_experts;
     memset(x, 0, sizeof(*x));
-    x->base = (sl_expert_source){begin, next, release, end};
+    x->base = (sl_expert_source){0, begin, take, release, end, sl__guess};
     x->store = store;
     x->reader = reader;
     x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
@@ -360,9 +452,14 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, ui
     x->slots = (sl_slot *)(x->entries + n_experts);
     x->given = (uint8_t *)(x->slots + x->n_slots);
     for (uint32_t i = 0; i < n_experts; i++)
-        x->entries[i].slot = NO_SLOT;
+        x->entries[i].slot = SL_NO_SLOT;
     for (uint32_t i = 0; i < x->n_slots; i++)
-        x->slots[i].key = NO_KEY;
+        x->slots[i].key = SL_NO_KEY;
+    for (uint32_t i = 0; i < ring_slots; i++) {
+        x->slots[i].flags = SL_SLOT_RING;
+        x->slots[i].ring = i;
+    }
+    sl__guess_init(x, guesses);
 }
 
 void sl_experts_tick(sl_experts *x, uint32_t n_tokens) {

@@ -1,15 +1,21 @@
 /* The hot tier and the ring: every expert in memory, and the reads of those that are not.
  *
- * One pool of slots. The first ring_slots are the ring: an expert that is not worth keeping passes
- * through one of them and may be found there again until the slot is needed. The others are hot: their
- * experts stay until one comes that is expected back sooner. A slot that a layer has asked for is
- * pinned from then until the layer gives it back, and is not taken away.
+ * One pool of slots. A few of them are the ring: an expert that is not worth keeping passes through one of
+ * them and may be found there again until the slot is needed. The others are hot: their experts stay
+ * until one comes that is expected back sooner. A slot that a layer has asked for is pinned from then
+ * until the layer gives it back, and is not taken away.
  *
  * Who stays. Every expert has a frequency f, which decays by 0.9 per token and gains 1 per token that
  * uses it, also while it is not in memory. With p = f/10, the expert is expected back after
  *     u = ((layer - current - 1) mod n_layers) / n_layers + (1 - p) / p     tokens.
  * The hot expert with the largest u makes room, unless the newcomer's own u is larger. A chunk of several
  * tokens fills empty hot slots but evicts nobody: a prompt's many experts would only wash the tier out.
+ *
+ * Guesses. What the next layer is likely to ask for is read early, into the ring, while nothing that was
+ * asked for waits to be read. A guess that comes true may move into the hot tier: slots change their
+ * part, bytes do not move. How many guesses are made follows from how long the drive is idle between two
+ * layers and from how many came true (see guess_width_of() in guess.c). During a chunk the guess is the next
+ * layer's experts in ascending order, as a large chunk needs nearly all.
  *
  * Thread: the owner of the session, for everything. */
 #ifndef SL_ENGINE_EXPERTS_H
@@ -21,34 +27,63 @@
 
 #define SL_EXPERT_READS_MAX 64u
 #define SL_DECAY_TABLE 160u /* 0.9^160 is nothing */
+#define SL_GUESS_MAX 16u
 
 typedef struct sl_expert_entry {
-    uint32_t slot;   /* or NO_SLOT */
+    uint32_t slot;   /* or SL_NO_SLOT */
     float frequency; /* at token `seen` */
     uint32_t seen;   /* tokens, modulo 2^32 */
 } sl_expert_entry;
 
+#define SL_NO_SLOT UINT32_MAX
+#define SL_NO_KEY UINT32_MAX
+
 typedef struct sl_slot {
-    uint32_t key;     /* layer * n_experts + expert, or NO_KEY */
+    uint32_t key;     /* layer * n_experts + expert, or SL_NO_KEY */
     uint16_t layer;   /* of the key */
     uint16_t pending; /* reads under way */
     uint8_t pins;
-    uint8_t checked; /* the checksum was compared since the read */
-    int32_t error;   /* 0, or the first failed read's -errno; short reads are -ENODATA */
-    uint32_t error_extent;
+    uint8_t flags; /* sl_slot_flag */
+    int16_t error; /* 0, or the first failed read's -errno; short reads are -ENODATA */
+    uint16_t error_extent;
+    uint32_t ring; /* of slot i < ring_slots: the number of the i-th ring slot */
 } sl_slot;
+
+typedef enum sl_slot_flag {
+    SL_SLOT_CHECKED = 1, /* the checksum was compared since the read */
+    SL_SLOT_RING = 2,
+    SL_SLOT_GUESSED = 4, /* read as a guess, and not asked for so far */
+} sl_slot_flag;
 
 typedef struct sl_expert_read {
     sl_read read;
     uint32_t slot, extent;
-    bool used;
+    bool used, guess;
 } sl_expert_read;
+
+/* What is to be read early, and what that has brought. */
+typedef struct sl_guesses {
+    bool off;
+    uint32_t wanted[SL_GUESS_MAX]; /* keys whose reads have not begun */
+    uint32_t n_wanted, at;         /* wanted[at ..] are left */
+    uint32_t in_flight;            /* reads */
+    uint32_t width;
+    bool ahead;     /* a chunk: the next layer's experts are to be read once this one's are */
+    uint32_t quiet; /* layers since something was missing */
+    /* For the width. Times in seconds, averages over some fifty layers; 0: not known. */
+    double demand_begin; /* of the layer's reads that were asked for */
+    double demand_end;   /* when the last of them came in */
+    uint32_t n_demand;   /* experts that they are */
+    double idle;         /* that the drive has nothing to do between two layers */
+    double expert_time;  /* that one expert takes, others in flight */
+    double precision;    /* share of guesses that came true */
+} sl_guesses;
 
 typedef struct sl_experts {
     sl_expert_source base;
     const sl_store *store;
     sl_reader *reader;
-    uint8_t *ring, *hot; /* slot memory */
+    uint8_t *ring, *hot; /* slot memory: the first ring_slots, the others */
     uint32_t ring_slots, n_slots;
     uint32_t ring_next;       /* where the search for a ring slot goes on */
     uint32_t n_empty_hot;     /* hot slots never used so far */
@@ -56,6 +91,7 @@ typedef struct sl_experts {
     sl_slot *slots;           /* [n_slots] */
     sl_expert_read reads[SL_EXPERT_READS_MAX];
     uint32_t n_reads;            /* of `reads` that may be used: the reader's depth */
+    uint32_t n_under_way;        /* of those, guesses apart */
     float decay[SL_DECAY_TABLE]; /* 0.9^n */
     uint32_t tokens;             /* clock of the frequencies */
 
@@ -65,15 +101,19 @@ typedef struct sl_experts {
     bool in_order, single;
     uint8_t *given; /* [n_experts] 1: handed out */
 
-    /* Telemetry. */
+    sl_guesses guesses;
+
+    /* Telemetry. reads_total: experts read because they were asked for; guesses apart. */
     uint64_t hits, reads_total, read_bytes;
+    uint64_t guess_reads, guesses_used, guesses_wasted;
     double wait_seconds;
 } sl_experts;
 
 /* ring and hot hold ring_slots and hot_slots strides; tables comes zeroed, of the size that
- * sl_plan_hot_table_bytes() gives. depth: reads in flight. */
+ * sl_plan_hot_table_bytes() gives. depth: reads in flight. guesses: false to make none. */
 void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
-                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables);
+                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables,
+                     bool guesses);
 /* One more token (or n of a chunk) is about to pass through all layers. */
 void sl_experts_tick(sl_experts *x, uint32_t n_tokens);
 /* Wait for everything under way. */

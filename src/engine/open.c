@@ -168,7 +168,7 @@ static sl_status open_text(sl_engine *e, sl_loader *loader, sl_error *err) {
 
 /* ---- open -------------------------------------------------------------------------------------- */
 
-static void bind(sl_engine *e) {
+static void bind(sl_engine *e, const sl_engine_setup *setup) {
     const sl_plan_result *p = &e->plan;
     const sl_store *store = &e->store;
     const sl_model *m = &store->model;
@@ -179,7 +179,8 @@ static void bind(sl_engine *e) {
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
     sl_experts_init(&e->experts, store, e->reader, e->settings.depth,
                     e->account[SL_ACCOUNT_RING].base, p->ring_slots,
-                    e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base);
+                    e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base,
+                    !setup->no_guesses);
     e->forward = (sl_forward){
         .model = m,
         .weights = &e->weights,
@@ -233,7 +234,7 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     e->open_read_bytes = loader.read_bytes;
     if (p->strip_bytes)
         sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
-    bind(e);
+    bind(e, setup);
     e->session.engine = e;
     sl__session_reset(&e->session);
     return SL_OK;

@@ -136,9 +136,14 @@ static uint64_t scratch_layout(sl_scratch *s, const sl_model *m, uint32_t chunk,
     s->h = take_floats(&c, n * m->d_model);
     s->cos = take_floats(&c, n * (m->rope.n_rot / 2));
     s->sin = take_floats(&c, n * (m->rope.n_rot / 2));
-    s->packed.xp = take_floats(&c, n * sl_pack_floats(inputs));
-    s->packed.lane_sums = take_floats(&c, n * sl_lane_floats(inputs));
-    s->packed.group_sums = take_floats(&c, n * sl_group_stride(SL_ALIGN_UP(inputs, SL_BLOCK), 32));
+    // Columns of a chunk, or the inner vectors of one token's experts.
+    uint32_t inner = m->moe.d_expert, k = m->moe.top_k;
+    s->packed.xp = take_floats(&c, SL_MAX(n * sl_pack_floats(inputs), k * sl_pack_floats(inner)));
+    s->packed.lane_sums =
+        take_floats(&c, SL_MAX(n * sl_lane_floats(inputs), k * sl_lane_floats(inner)));
+    s->packed.group_sums =
+        take_floats(&c, SL_MAX(n * sl_group_stride(SL_ALIGN_UP(inputs, SL_BLOCK), 32),
+                               k * (uint64_t)sl_group_stride(SL_ALIGN_UP(inner, SL_BLOCK), 32)));
     s->a = take_floats(&c, own.a);
     s->b = take_floats(&c, own.b);
     s->c = take_floats(&c, own.c);
@@ -148,6 +153,8 @@ static uint64_t scratch_layout(sl_scratch *s, const sl_model *m, uint32_t chunk,
     s->picks = take_u32(&c, n * m->moe.top_k);
     s->pick_weights = take_floats(&c, n * m->moe.top_k);
     s->choice = take_floats(&c, m->moe.n_experts);
+    s->guess_x = take_floats(&c, m->d_model);
+    s->guess_logits = take_floats(&c, m->moe.n_experts);
     s->order = take_u32(&c, n * m->moe.top_k);
     s->order_weights = take_floats(&c, n * m->moe.top_k);
     s->experts = take_u32(&c, m->moe.n_experts);
@@ -193,6 +200,8 @@ sl_status sl_forward_chunk(sl_forward *f, uint32_t n, sl_error *err) {
         if (f->canceled && f->canceled(f->user))
             return sl_fail(err, SL_ERR_CANCELED, "canceled");
         double begin = sl_now();
+        if (n == 1 && f->experts->guess_width)
+            sl_guess_experts(f, layer, s->x);
         ops->norm(f->backend, s->h, s->x, sl_vector(w[SL_ROLE_NORM_MIXER]), n, m->d_model,
                   m->norm_eps);
         if ((st = mixers[m->mixer[layer]].run(f, layer, n, err)))

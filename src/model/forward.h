@@ -36,17 +36,18 @@ void sl_state_reset(sl_state *state, const sl_model *model);
 /* ---- scratch -------------------------------------------------------------------------------- */
 
 typedef struct sl_scratch {
-    uint32_t chunk;           /* tokens that it is laid out for */
-    float *x, *h;             /* [chunk][d_model]: the residual stream, a normed copy */
-    float *cos, *sin;         /* [chunk][n_rot / 2] */
-    sl_packed packed;         /* of h, and of whatever enters a projection */
-    float *a, *b, *c, *d, *e; /* the layer kinds' own, see each layer's file; they overlap */
-    float *logits;            /* [n_vocab] */
-    uint32_t *picks;          /* [chunk][top_k] expert ids, best first */
-    float *pick_weights;      /* [chunk][top_k] */
-    float *choice;            /* [n_experts] what the router chooses by */
-    uint32_t *order;          /* [chunk * top_k] tokens, grouped by expert */
-    float *order_weights;     /* the same order */
+    uint32_t chunk;                /* tokens that it is laid out for */
+    float *x, *h;                  /* [chunk][d_model]: the residual stream, a normed copy */
+    float *cos, *sin;              /* [chunk][n_rot / 2] */
+    sl_packed packed;              /* of h, and of whatever enters a projection */
+    float *a, *b, *c, *d, *e;      /* the layer kinds' own, see each layer's file; they overlap */
+    float *logits;                 /* [n_vocab] */
+    uint32_t *picks;               /* [chunk][top_k] expert ids, best first */
+    float *pick_weights;           /* [chunk][top_k] */
+    float *choice;                 /* [n_experts] what the router chooses by */
+    float *guess_x, *guess_logits; /* [d_model], [n_experts]: of the next layer's guess */
+    uint32_t *order;               /* [chunk * top_k] tokens, grouped by expert */
+    float *order_weights;          /* the same order */
     uint32_t *experts, *n_uses, *first_use; /* [n_experts]: needed ones, ascending */
 } sl_scratch;
 

@@ -48,10 +48,25 @@ sl_status sl_feed_forward(sl_forward *f, const sl_weight *gate, const sl_weight 
                           const sl_weight *down, sl_projection beside, uint32_t n, float *out,
                           sl_error *err);
 
+/* The experts of one token (moe_token.c): y into scratch->e, as sl_layer_moe() has it. */
+sl_status sl_moe_token(sl_forward *f, uint32_t layer, uint32_t n_needed, sl_error *err);
+/* The shared expert of scratch->h into out [n][d_model], and its gates [n], if it has them, as factors; uses
+ * scratch->b and c. Then y += out, times the gates. */
+sl_status sl_shared_expert(sl_forward *f, uint32_t layer, uint32_t n, float *out, float *gates,
+                           sl_error *err);
+void sl_add_shared_expert(sl_forward *f, uint32_t n, float *y, const float *out,
+                          const float *gates);
+/* Tell the source which experts the first layer from `layer` on that has some is likely to pick, by its router
+ * on the state x [d_model] of an earlier one. Uses scratch->packed. */
+void sl_guess_experts(sl_forward *f, uint32_t layer, const float *x);
+
 /* The picks of one token (docs/numerics.md, "Router"), best first, with their weights. selection_bias
  * [n_experts] or NULL; choice [n_experts] is scratch. Clobbers logits. */
 void sl_route(const sl_model *model, sl_backend *backend, float *logits,
               const float *selection_bias, float *choice, uint32_t *picks, float *weights);
+/* The first part of it: the best n (not only top_k), and logits as scores. */
+void sl_choose(const sl_model *model, sl_backend *backend, float *logits,
+               const float *selection_bias, float *choice, uint32_t n, uint32_t *picks);
 
 /* NULL for NULL. */
 static inline const float *sl_vector(const sl_weight *w) {

@@ -1,24 +1,21 @@
-/* Layer kind: routed experts with an optional shared expert.
+/* Layer kind: routed experts and a shared expert.
  *
- *   y = sum over the picked experts, ascending by id, of p * down(silu(gate h) * up h)
- *   y = y + sigmoid(g . h) * down_s(silu(gate_s h) * up_s h);  x = x + y
- *
- * The sum is in ascending expert order for every token, so it depends neither on which experts were in
- * memory nor on the chunk. A single token keeps its experts' outputs apart until all are there, which
- * lets those that are present go first; a chunk of several takes them in order.
+ * Several tokens: each needed expert is asked for once, in ascending id, multiplies the rows of the tokens
+ * that picked it and adds them to y at once. One token: see moe_token.c. A token's experts are added in
+ * ascending id either way, the shared expert last, so the bits of y do not depend on which way it was.
  *
  * Scratch: a = router logits, then gathered rows [n][d_model], b = gate rows, c = up rows
- *          [n][max(d_expert, d_shared)], d = expert outputs [max(n, top_k)][d_model], e = y [n][d_model]
- *          and the shared expert's gates [n]. */
+ *          [max(n, top_k)][d_inner], d = expert outputs [max(n, top_k + 1)][d_model], e = y [n][d_model] and
+ *          the shared expert's gates [n]. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "model/layers.h"
 
 sl_layer_scratch sl_layer_moe_scratch(const sl_model *m, uint32_t chunk) {
-    uint64_t n = chunk, inner = sl_model_d_inner(m);
-    return (sl_layer_scratch){n * SL_MAX(m->d_model, m->moe.n_experts), n * inner, n * inner,
-                              SL_MAX(n, m->moe.top_k) * m->d_model, n * (m->d_model + 1)};
+    uint64_t n = chunk, inner = SL_MAX(n, m->moe.top_k) * sl_model_d_inner(m);
+    return (sl_layer_scratch){n * SL_MAX(m->d_model, m->moe.n_experts), inner, inner,
+                              SL_MAX(n, m->moe.top_k + 1) * m->d_model, n * (m->d_model + 1)};
 }
 
 /* Group the picks of n tokens by expert: experts ascending, tokens ascending within each.
@@ -59,75 +56,82 @@ static void activate(const sl_model *m, sl_backend *be, float *gate, const float
 }
 
 /* out [n][d_model] = what an expert makes of the n rows that are packed. */
-static void expert(sl_forward *f, const sl_expert_view *v, uint32_t n, float *out) {
+static void expert(sl_forward *f, const sl_expert_weights *w, uint32_t n, float *out) {
     sl_scratch *s = f->scratch;
     sl_backend *be = f->backend;
-    uint32_t inner = v->gate.shape.rows, d_model = v->down.shape.rows;
-    const sl_product in[] = {{v->gate, s->b, inner}, {v->up, s->c, inner}};
+    uint32_t inner = w->gate.shape.rows, d_model = w->down.shape.rows;
+    const sl_product in[] = {{w->gate, s->b, inner}, {w->up, s->c, inner}};
     be->ops->product(be, &s->packed, in, 2);
-    if (v->gate_bias) {
-        be->ops->add_rows(be, s->b, v->gate_bias, n, inner);
-        be->ops->add_rows(be, s->c, v->up_bias, n, inner);
+    if (w->gate_bias) {
+        be->ops->add_rows(be, s->b, w->gate_bias, n, inner);
+        be->ops->add_rows(be, s->c, w->up_bias, n, inner);
     }
     activate(f->model, be, s->b, s->c, (size_t)n * inner);
     be->ops->pack(be, &s->packed, s->b, inner, n, inner);
-    be->ops->product(be, &s->packed, &(sl_product){v->down, out, d_model}, 1);
-    if (v->down_bias)
-        be->ops->add_rows(be, out, v->down_bias, n, d_model);
+    be->ops->product(be, &s->packed, &(sl_product){w->down, out, d_model}, 1);
+    if (w->down_bias)
+        be->ops->add_rows(be, out, w->down_bias, n, d_model);
 }
 
-static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed,
-                        sl_error *err) {
+// Adds the routed experts of several tokens to y.
+static sl_status routed(sl_forward *f, uint32_t layer, uint32_t n_needed, sl_error *err) {
     const sl_model *m = f->model;
     sl_scratch *s = f->scratch;
     sl_backend *be = f->backend;
-    bool single = n == 1;
     sl_status st = SL_OK;
-    f->experts->begin(f->experts, layer, s->experts, s->n_uses, n_needed, !single);
+    f->experts->begin(f->experts, layer, s->experts, s->n_uses, n_needed, true);
     for (uint32_t i = 0; i < n_needed; i++) {
         sl_expert_view v;
-        if ((st = f->experts->next(f->experts, &v, err)))
+        uint32_t got;
+        if ((st = f->experts->take(f->experts, &v, 1, true, &got, err)))
             break;
         uint32_t first = s->first_use[v.index], uses = s->n_uses[v.index];
-        if (single) {
-            sl_pack(f, s->h, 1, m->d_model);
-            expert(f, &v, 1, s->d + (size_t)v.index * m->d_model);
-        } else {
-            for (uint32_t j = 0; j < uses; j++)
-                memcpy(s->a + (size_t)j * m->d_model,
-                       s->h + (size_t)s->order[first + j] * m->d_model, m->d_model * sizeof(float));
-            sl_pack(f, s->a, uses, m->d_model);
-            expert(f, &v, uses, s->d);
-            be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses,
-                                 m->d_model);
-        }
+        for (uint32_t j = 0; j < uses; j++)
+            memcpy(s->a + (size_t)j * m->d_model, s->h + (size_t)s->order[first + j] * m->d_model,
+                   m->d_model * sizeof(float));
+        sl_pack(f, s->a, uses, m->d_model);
+        expert(f, &v.w, uses, s->d);
+        be->ops->scatter_add(be, s->e, s->d, s->order_weights + first, s->order + first, uses,
+                             m->d_model);
         f->experts->release(f->experts, &v);
     }
     f->experts->end(f->experts);
-    if (!st && single)
-        for (uint32_t i = 0; i < n_needed; i++)
-            be->ops->scatter_add(be, s->e, s->d + (size_t)i * m->d_model, s->order_weights + i,
-                                 NULL, 1, m->d_model);
     return st;
 }
 
-static sl_status shared(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err) {
-    const sl_model *m = f->model;
+sl_status sl_shared_expert(sl_forward *f, uint32_t layer, uint32_t n, float *out, float *gates,
+                           sl_error *err) {
     const sl_weight *const *w = f->weights->layers[layer].role;
-    sl_scratch *s = f->scratch;
-    sl_backend *be = f->backend;
-    float *gates = s->e + (size_t)n * m->d_model;
     sl_status st = sl_feed_forward(
         f, w[SL_ROLE_SHARED_GATE_PROJ], w[SL_ROLE_SHARED_UP_PROJ], w[SL_ROLE_SHARED_DOWN_PROJ],
-        (sl_projection){w[SL_ROLE_SHARED_GATE], NULL, gates}, n, s->d, err);
-    if (st)
+        (sl_projection){w[SL_ROLE_SHARED_GATE], NULL, gates}, n, out, err);
+    if (st == SL_OK && w[SL_ROLE_SHARED_GATE])
+        f->backend->ops->sigmoid(f->backend, gates, gates, n);
+    return st;
+}
+
+void sl_add_shared_expert(sl_forward *f, uint32_t n, float *y, const float *out,
+                          const float *gates) {
+    const sl_model *m = f->model;
+    sl_backend *be = f->backend;
+    if (m->moe.shared_gate)
+        be->ops->scatter_add(be, y, out, gates, NULL, n, m->d_model);
+    else
+        be->ops->add(be, y, out, (size_t)n * m->d_model);
+}
+
+static sl_status several_tokens(sl_forward *f, uint32_t layer, uint32_t n, uint32_t n_needed,
+                                sl_error *err) {
+    const sl_model *m = f->model;
+    sl_scratch *s = f->scratch;
+    float *gates = s->e + (size_t)n * m->d_model;
+    sl_status st;
+    memset(s->e, 0, (size_t)n * m->d_model * sizeof(float));
+    if ((st = routed(f, layer, n_needed, err)) || m->moe.d_shared == 0)
         return st;
-    if (!m->moe.shared_gate) {
-        be->ops->add(be, s->e, s->d, (size_t)n * m->d_model);
-        return SL_OK;
-    }
-    be->ops->sigmoid(be, gates, gates, n);
-    be->ops->scatter_add(be, s->e, s->d, gates, NULL, n, m->d_model);
+    if ((st = sl_shared_expert(f, layer, n, s->d, gates, err)))
+        return st;
+    sl_add_shared_expert(f, n, s->e, s->d, gates);
     return SL_OK;
 }
 
@@ -150,10 +154,9 @@ sl_status sl_layer_moe(sl_forward *f, uint32_t layer, uint32_t n, sl_error *err)
     double routing_end = sl_now();
     f->times->router += routing_end - begin;
 
-    memset(s->e, 0, (size_t)n * m->d_model * sizeof(float));
-    if ((st = routed(f, layer, n, n_needed, err)))
-        return st;
-    if (m->moe.d_shared && (st = shared(f, layer, n, err)))
+    st =
+        n == 1 ? sl_moe_token(f, layer, n_needed, err) : several_tokens(f, layer, n, n_needed, err);
+    if (st)
         return st;
     f->backend->ops->add(f->backend, s->x, s->e, (size_t)n * m->d_model);
     f->times->experts += sl_now() - routing_end;

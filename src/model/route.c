@@ -48,22 +48,31 @@ static float softmax_weights(const sl_model *m, sl_backend *be, float *logits, f
     return sum;
 }
 
-void sl_route(const sl_model *m, sl_backend *be, float *logits, const float *selection_bias,
-              float *choice, uint32_t *picks, float *weights) {
-    uint32_t n_experts = m->moe.n_experts, top_k = m->moe.top_k;
-    bool softmax = m->moe.score == SL_ROUTER_SOFTMAX;
+void sl_choose(const sl_model *m, sl_backend *be, float *logits, const float *selection_bias,
+               float *choice, uint32_t n, uint32_t *picks) {
+    uint32_t n_experts = m->moe.n_experts;
     uint8_t taken[SL_EXPERTS_MAX] = {0};
-    if (!softmax)
+    if (m->moe.score == SL_ROUTER_SIGMOID)
         be->ops->sigmoid(be, logits, logits, n_experts);
     for (uint32_t e = 0; e < n_experts; e++)
         choice[e] = selection_bias ? logits[e] + selection_bias[e] : logits[e];
     if (m->moe.n_groups > 1)
         drop_groups(m, choice, taken);
-    for (uint32_t i = 0; i < top_k; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         picks[i] = best_free(choice, taken, n_experts);
+        if (picks[i] == n_experts) // of groups that were dropped: any will do
+            picks[i] = 0;
         taken[picks[i]] = 1;
-        weights[i] = logits[picks[i]];
     }
+}
+
+void sl_route(const sl_model *m, sl_backend *be, float *logits, const float *selection_bias,
+              float *choice, uint32_t *picks, float *weights) {
+    uint32_t top_k = m->moe.top_k;
+    bool softmax = m->moe.score == SL_ROUTER_SOFTMAX;
+    sl_choose(m, be, logits, selection_bias, choice, top_k, picks);
+    for (uint32_t i = 0; i < top_k; i++)
+        weights[i] = logits[picks[i]];
     float sum = softmax ? softmax_weights(m, be, logits, weights) : 1;
     if (m->moe.renorm) {
         sum = 0;

@@ -43,7 +43,8 @@ typedef struct tier {
     sl_reader *reader;
 } tier;
 
-static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots) {
+static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots,
+                      bool guesses) {
     sl_error err;
     uint64_t tables = sl_plan_hot_table_bytes(&store, ring_slots + hot_slots);
     uint64_t slots = (uint64_t)(ring_slots + hot_slots) * store.expert.stride;
@@ -54,7 +55,8 @@ static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_
     uint8_t *hot = sl_arena_alloc(&t->arena, hot_slots * store.expert.stride, SL_PAGE);
     void *memory = sl_arena_alloc(&t->arena, (size_t)tables, 64);
     demo_check(sl_reader_open(kind, DEPTH, &t->arena, &t->reader, &err), &err);
-    sl_experts_init(&t->x, &store, t->reader, DEPTH, ring, ring_slots, hot, hot_slots, memory);
+    sl_experts_init(&t->x, &store, t->reader, DEPTH, ring, ring_slots, hot, hot_slots, memory,
+                    guesses);
 }
 
 static void tier_close(tier *t) {
@@ -63,27 +65,42 @@ static void tier_close(tier *t) {
     sl_arena_unmap(&t->arena);
 }
 
-/* Between layers nothing is pinned or under way, and entries and slots point at each other. */
+/* Between layers nothing is pinned, nothing but guesses is under way, entries and slots point at each other, and
+ * the ring is a list of its slots. */
 static void check_tables(const sl_experts *x) {
-    uint32_t n_held = 0;
+    uint32_t n_held = 0, n_ring = 0;
+    for (uint32_t i = 0; i < x->ring_slots; i++)
+        assert_true(x->slots[x->slots[i].ring].flags & SL_SLOT_RING);
     for (uint32_t i = 0; i < x->n_slots; i++) {
         const sl_slot *s = &x->slots[i];
+        bool guess = s->flags & SL_SLOT_GUESSED;
+        n_ring += (s->flags & SL_SLOT_RING) != 0;
         assert_int_equal(s->pins, 0);
-        assert_int_equal(s->pending, 0);
+        if (!guess)
+            assert_int_equal(s->pending, 0);
         if (s->key == UINT32_MAX)
             continue;
         n_held++;
         assert_true(s->key < LAYERS * EXPERTS);
         assert_int_equal(x->entries[s->key].slot, i);
-        assert_int_equal(s->error, 0);
-        assert_true(s->checked);
+        if (!guess) {
+            assert_int_equal(s->error, 0);
+            assert_true(s->flags & SL_SLOT_CHECKED);
+        }
     }
+    assert_int_equal(n_ring, x->ring_slots);
     for (uint32_t k = 0; k < LAYERS * EXPERTS; k++)
         if (x->entries[k].slot != UINT32_MAX) {
             n_held--;
             assert_int_equal(x->slots[x->entries[k].slot].key, k);
         }
     assert_int_equal(n_held, 0);
+}
+
+static uint64_t random_state;
+static uint32_t random_below(uint32_t n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((random_state >> 33) % n);
 }
 
 /* Serve one layer. Returns the status; after an error, how far it came does not matter. */
@@ -93,30 +110,32 @@ static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const u
     bool given[EXPERTS] = {false};
     sl_status st = SL_OK;
     s->begin(s, layer, experts, n_uses, n, in_order);
-    for (uint32_t i = 0; i < n; i++) {
-        sl_expert_view v;
-        if ((st = s->next(s, &v, err)))
+    for (uint32_t i = 0; i < n;) {
+        sl_expert_view views[EXPERTS];
+        uint32_t got, max = in_order ? 1 : 1 + random_below(EXPERTS);
+        if ((st = s->take(s, views, max, random_below(4) > 0, &got, err)))
             break;
-        assert_true(v.index < n && v.expert == experts[v.index]);
-        assert_false(given[v.index]);
-        given[v.index] = true;
-        if (in_order)
-            assert_int_equal(v.index, i);
-        // The view is the record, to the last byte.
-        const uint8_t *record = (const uint8_t *)v.gate.codes - store.expert.at[SL_PART_GATE] -
-                                store.expert.layout[SL_PART_GATE].codes_at;
-        assert_true(sl_store_expert_intact(&store, layer, v.expert, record));
-        s->release(s, &v);
+        assert_true(got <= max);
+        for (uint32_t j = 0; j < got; j++) {
+            const sl_expert_view *v = &views[j];
+            assert_true(v->index < n && v->expert == experts[v->index]);
+            assert_false(given[v->index]);
+            given[v->index] = true;
+            if (in_order)
+                assert_int_equal(v->index, i);
+            // The view is the record, to the last byte.
+            const uint8_t *record = (const uint8_t *)v->w.gate.codes -
+                                    store.expert.at[SL_PART_GATE] -
+                                    store.expert.layout[SL_PART_GATE].codes_at;
+            assert_true(sl_store_expert_intact(&store, layer, v->expert, record));
+        }
+        for (uint32_t j = 0; j < got; j++)
+            s->release(s, &views[j]);
+        i += got;
     }
     s->end(s);
     check_tables(&t->x);
     return st;
-}
-
-static uint64_t random_state;
-static uint32_t random_below(uint32_t n) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((random_state >> 33) % n);
 }
 
 // n different experts, ascending; low ids more often.
@@ -131,12 +150,13 @@ static uint32_t random_experts(uint32_t n, uint32_t *experts) {
     return n;
 }
 
+/* With guesses, no reads fail: a guess that does shows in a later round. */
 static void random_work(sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots,
-                        uint32_t rounds) {
+                        uint32_t rounds, bool guesses) {
     static const sl_fault_kind faults[] = {SL_FAULT_SHORT, SL_FAULT_EIO, SL_FAULT_FLIP};
     tier t = {0};
     uint32_t n_failed = 0;
-    tier_open(&t, kind, ring_slots, hot_slots);
+    tier_open(&t, kind, ring_slots, hot_slots, guesses);
     for (uint32_t round = 0; round < rounds; round++) {
         uint32_t layer = round % LAYERS, experts[EXPERTS], n_uses[EXPERTS], n;
         bool single = random_below(3) > 0;
@@ -152,7 +172,14 @@ static void random_work(sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_s
         if (layer == 0)
             sl_experts_tick(&t.x, 1 + random_below(3));
         sl_fault_kind fault = faults[random_below(3)];
-        sl_reader_inject(t.reader, random_below(6) ? SL_FAULT_NONE : fault, 1 + random_below(5));
+        sl_reader_inject(t.reader, guesses || random_below(6) ? SL_FAULT_NONE : fault,
+                         1 + random_below(5));
+        if (guesses) {
+            uint32_t guess[8], n_guess = 1 + random_below(8);
+            for (uint32_t i = 0; i < n_guess; i++)
+                guess[i] = random_below(3) && i < n ? experts[i] : random_below(EXPERTS);
+            t.x.base.guess(&t.x.base, layer, guess, n_guess);
+        }
         sl_error err;
         sl_status st = serve(&t, layer, experts, n_uses, n, !single, &err);
         sl_reader_inject(t.reader, SL_FAULT_NONE, 0);
@@ -168,7 +195,11 @@ static void random_work(sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_s
             assert_int_equal(serve(&t, layer, experts, n_uses, n, !single, &err), SL_OK);
         }
     }
-    assert_true(hot_slots == LAYERS * EXPERTS || n_failed > 0);
+    assert_true(guesses || hot_slots == LAYERS * EXPERTS || n_failed > 0);
+    assert_int_equal(t.x.guesses_used + t.x.guesses_wasted <= t.x.guess_reads, 1);
+    if (guesses && ring_slots > 3 && hot_slots < LAYERS * EXPERTS)
+        assert_true(t.x.guesses_used > 0);
+    sl_experts_drain(&t.x);
     assert_int_equal(t.x.read_bytes % store.expert.stride, 0);
     printf("%s, ring %u, hot %u: %llu hits, %llu reads, %u failures\n", sl_reader_kind_name(kind),
            ring_slots, hot_slots, (unsigned long long)t.x.hits, (unsigned long long)t.x.reads_total,
@@ -184,7 +215,8 @@ static void any_sequence(void **state) {
     random_state = 11;
     for (size_t k = 0; k < SL_COUNT(kinds) - !sl_reader_uring_works(); k++)
         for (size_t i = 0; i < SL_COUNT(sizes); i++)
-            random_work(kinds[k], sizes[i][0], sizes[i][1], 300);
+            for (int guesses = 0; guesses < 2; guesses++)
+                random_work(kinds[k], sizes[i][0], sizes[i][1], 300, guesses);
 }
 
 static uint64_t reads_of(tier *t, uint32_t layer, const uint32_t *experts, uint32_t n,
@@ -202,7 +234,7 @@ static uint64_t reads_of(tier *t, uint32_t layer, const uint32_t *experts, uint3
 static void favourites_stay(void **state) {
     (void)state;
     tier t = {0};
-    tier_open(&t, SL_READER_PREAD, 2, 6);
+    tier_open(&t, SL_READER_PREAD, 2, 6, false);
     uint64_t late_reads = 0;
     for (uint32_t token = 0; token < 200; token++) {
         // Two favourites of layers 3 and 7, two strangers each time.
@@ -226,7 +258,7 @@ static void a_chunk_evicts_nobody(void **state) {
     const uint32_t some[] = {3, 9, 20, 40};
     for (uint32_t e = 0; e < EXPERTS; e++)
         all[e] = e;
-    tier_open(&t, SL_READER_PREAD, 4, 4);
+    tier_open(&t, SL_READER_PREAD, 4, 4, false);
     sl_experts_tick(&t.x, 1);
     assert_int_equal(reads_of(&t, 5, some, 4, 1), 4);
     sl_experts_tick(&t.x, 32);
@@ -242,19 +274,22 @@ static void present_experts_come_first(void **state) {
     tier t = {0};
     sl_error err;
     const uint32_t few[] = {50, 60}, four[] = {10, 20, 50, 60}, uses[] = {1, 1, 1, 1};
-    tier_open(&t, SL_READER_PREAD, 4, 8);
+    tier_open(&t, SL_READER_PREAD, 4, 8, false);
     sl_experts_tick(&t.x, 1);
     demo_check(serve(&t, 2, few, uses, 2, false, &err), &err);
     sl_expert_source *s = &t.x.base;
     s->begin(s, 2, four, uses, 4, false);
     bool seen[2] = {false};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4;) {
         sl_expert_view v;
-        demo_check(s->next(s, &v, &err), &err);
+        uint32_t got;
+        demo_check(s->take(s, &v, 1, true, &got, &err), &err);
+        assert_int_equal(got, 1);
         // A read may have finished already: then lower ids may go first. Both present ones never wait.
         if (v.expert >= 50)
             seen[v.expert == 60] = true;
         s->release(s, &v);
+        i += got;
     }
     s->end(s);
     assert_true(seen[0] && seen[1]);
@@ -264,12 +299,44 @@ static void present_experts_come_first(void **state) {
     tier_close(&t);
 }
 
+/* A guess is read before it is asked for, stays apart from demand in the counts, and moves into the hot tier when
+ * it comes true; one that fails is read again, and nobody notices. */
+static void a_guess_comes_true(void **state) {
+    (void)state;
+    tier t = {0};
+    sl_error err;
+    const uint32_t experts[] = {4, 9, 33, 60}, uses[] = {1, 1, 1, 1};
+    tier_open(&t, SL_READER_PREAD, 6, 8, true);
+    t.x.guesses.width = 4;
+    for (uint32_t round = 0; round < 2; round++) {
+        sl_experts_tick(&t.x, 1);
+        if (round == 1)
+            sl_reader_inject(t.reader, SL_FAULT_EIO, 2);
+        t.x.base.guess(&t.x.base, 2 + round, experts + 1, 2);
+        sl_experts_drain(&t.x);
+        sl_reader_inject(t.reader, SL_FAULT_NONE, 0);
+        assert_int_equal(t.x.guess_reads, 2 + 2 * round);
+        assert_int_equal(t.x.reads_total, 2 * round);
+        demo_check(serve(&t, 2 + round, experts, uses, 4, false, &err), &err);
+        assert_int_equal(t.x.guesses_used, 2 + round);
+        assert_int_equal(t.x.guesses_wasted, round);
+        assert_int_equal(t.x.reads_total, 2 + 3 * round);
+        assert_int_equal(t.x.hits, 0);
+        t.x.guesses.width = 4;
+    }
+    // The first token's experts are where hot ones are.
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t slot = t.x.entries[2 * EXPERTS + experts[i]].slot;
+        assert_true(slot != SL_NO_SLOT && !(t.x.slots[slot].flags & SL_SLOT_RING));
+    }
+    tier_close(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_sequence),
-        cmocka_unit_test(favourites_stay),
-        cmocka_unit_test(a_chunk_evicts_nobody),
-        cmocka_unit_test(present_experts_come_first),
+        cmocka_unit_test(any_sequence),          cmocka_unit_test(favourites_stay),
+        cmocka_unit_test(a_chunk_evicts_nobody), cmocka_unit_test(present_experts_come_first),
+        cmocka_unit_test(a_guess_comes_true),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -169,7 +169,8 @@ static void cpu_pack(sl_backend *be, sl_packed *p, const float *x, size_t x_stri
 
 typedef struct product_job {
     const sl_kernels *k;
-    const sl_columns *x;
+    const sl_columns *x; /* of all products, or one for each */
+    bool own_columns;
     const sl_product *list;
     uint32_t n, parts;
     uint64_t n_units; /* of ROW_UNIT rows, over the whole list */
@@ -191,7 +192,8 @@ static void product_part(void *ctx, uint32_t part, uint32_t thread) {
         if (from < to) {
             uint32_t row_begin = (uint32_t)(from - at) * ROW_UNIT;
             uint32_t row_end = (uint32_t)SL_MIN((to - at) * ROW_UNIT, p->w.shape.rows);
-            j->k->product[p->w.shape.dtype](&p->w, row_begin, row_end, j->x, p->y, p->y_stride);
+            j->k->product[p->w.shape.dtype](&p->w, row_begin, row_end,
+                                            j->own_columns ? &j->x[i] : j->x, p->y, p->y_stride);
         }
         at += units;
     }
@@ -200,6 +202,17 @@ static void product_part(void *ctx, uint32_t part, uint32_t thread) {
 // The group whose sums of the inputs a product needs: of affine weights, else 0.
 static uint32_t sums_group(const sl_matrix_shape *s) {
     return sl_dtype_is_affine(s->dtype) ? s->group : 0;
+}
+
+// The whole list, over n columns each.
+static void run_products(sl_cpu_backend *c, product_job *j, uint32_t n_columns) {
+    uint64_t weights = 0;
+    for (uint32_t i = 0; i < j->n; i++) {
+        j->n_units += units_of(&j->list[i]);
+        weights += (uint64_t)j->list[i].w.shape.rows * j->list[i].w.shape.cols;
+    }
+    j->parts = parts_for(c, weights * n_columns, PART_WEIGHTS);
+    sl_pool_run(c->pool, j->parts, product_part, j);
 }
 
 // Products that need the same group sums, or none (0).
@@ -211,13 +224,7 @@ static void product_run(sl_cpu_backend *c, sl_packed *p, const sl_product *list,
     }
     sl_columns x = {p->n, p->n_inputs, group, p->xp, p->group_sums};
     product_job j = {.k = &c->k, .x = &x, .list = list, .n = n};
-    uint64_t weights = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        j.n_units += units_of(&list[i]);
-        weights += (uint64_t)list[i].w.shape.rows * list[i].w.shape.cols;
-    }
-    j.parts = parts_for(c, weights * p->n, PART_WEIGHTS);
-    sl_pool_run(c->pool, j.parts, product_part, &j);
+    run_products(c, &j, p->n);
 }
 
 static void cpu_product(sl_backend *be, sl_packed *p, const sl_product *list, uint32_t n) {
@@ -229,6 +236,74 @@ static void cpu_product(sl_backend *be, sl_packed *p, const sl_product *list, ui
         product_run(cpu(be), p, list + i, end - i, group);
         i = end;
     }
+}
+
+/* ---- experts of one token ------------------------------------------------------------------- */
+
+typedef struct inner_job {
+    const sl_kernels *k;
+    const sl_expert_batch *b;
+    const sl_columns *columns; /* [n], whose buffers are filled */
+    sl_packed *p;
+    uint32_t inner, parts;
+} inner_job;
+
+// Activation of some experts, packed as one column each.
+static void inner_part(void *ctx, uint32_t part, uint32_t thread) {
+    const inner_job *j = ctx;
+    const sl_expert_batch *b = j->b;
+    uint64_t begin, end;
+    uint32_t n = j->inner;
+    (void)thread;
+    slice(b->n, j->parts, part, &begin, &end);
+    for (uint64_t i = begin; i < end; i++) {
+        const sl_expert_weights *w = &b->experts[i];
+        const sl_columns *x = &j->columns[i];
+        float *gate = b->gate + i * n, *up = b->up + i * n;
+        float *xp = j->p->xp + i * sl_pack_floats(n);
+        float *lane_sums = j->p->lane_sums + i * sl_lane_floats(n);
+        float *group_sums = j->p->group_sums + i * sl_group_stride(n, 32);
+        if (w->gate_bias) {
+            j->k->add(gate, w->gate_bias, n);
+            j->k->add(up, w->up_bias, n);
+        }
+        if (b->clamped)
+            j->k->swiglu_clamped(gate, gate, up, n, b->limit, b->alpha);
+        else
+            j->k->silu_mul(gate, gate, up, n);
+        j->k->pack(gate, n, 1, n, xp, lane_sums);
+        if (x->group)
+            j->k->group_sums(lane_sums, 1, n, x->group, group_sums);
+    }
+}
+
+static void cpu_experts(sl_backend *be, sl_packed *p, const sl_expert_batch *b) {
+    sl_cpu_backend *c = cpu(be);
+    sl_product list[2 * SL_EXPERT_BATCH_MAX];
+    sl_columns columns[SL_EXPERT_BATCH_MAX];
+    uint32_t inner = b->experts[0].gate.shape.rows, d_model = b->experts[0].down.shape.rows;
+    assert(p->n == 1 && b->n >= 1 && b->n <= SL_EXPERT_BATCH_MAX);
+    for (uint32_t i = 0; i < b->n; i++) {
+        list[2 * i] = (sl_product){b->experts[i].gate, b->gate + (size_t)i * inner, inner};
+        list[2 * i + 1] = (sl_product){b->experts[i].up, b->up + (size_t)i * inner, inner};
+    }
+    cpu_product(be, p, list, 2 * b->n);
+
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t group = sums_group(&b->experts[i].down.shape);
+        columns[i] = (sl_columns){1, inner, group, p->xp + i * sl_pack_floats(inner),
+                                  p->group_sums + i * (size_t)sl_group_stride(inner, 32)};
+        list[i] = (sl_product){b->experts[i].down, b->out[i], d_model};
+    }
+    inner_job inner_work = {.k = &c->k, .b = b, .columns = columns, .p = p, .inner = inner};
+    inner_work.parts = parts_for(c, (uint64_t)b->n * inner, PART_FLOATS / 8);
+    sl_pool_run(c->pool, inner_work.parts, inner_part, &inner_work);
+    product_job down = {.k = &c->k, .x = columns, .own_columns = true, .list = list, .n = b->n};
+    run_products(c, &down, 1);
+    for (uint32_t i = 0; i < b->n; i++)
+        if (b->experts[i].down_bias)
+            c->k.add(b->out[i], b->experts[i].down_bias, d_model);
+    p->n = 0;
 }
 
 /* ---- products per head ---------------------------------------------------------------------- */
@@ -303,6 +378,7 @@ static const sl_backend_ops cpu_ops = {
     .row = cpu_row,
     .pack = cpu_pack,
     .product = cpu_product,
+    .experts = cpu_experts,
     .head_product = cpu_head_product,
     .attention = sl__cpu_attention,
     .mla = sl__cpu_mla,
