@@ -39,24 +39,27 @@ AFTER_9 = [
 LATER = {c for first, last in AFTER_9 for c in range(first, last + 1)}
 HANGUL = range(0xAC00, 0xAC00 + 11172)  # by arithmetic, in unicode.c
 
-# The bits of unicode.h.
-CLASS_BITS = {"L": 1, "M": 2, "N": 4, "P": 8, "S": 16}
-WHITE_BIT, WORD_BIT = 32, 64
+# The numbers of unicode.h: categories, and WORD beside them.
+CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp "
+              "Cc Cf Cs Co Cn").split()
+WHITE_CONTROL, WORD_BIT = len(CATEGORIES), 32
 BOUNDARY, CHANGES = 0x100, 0x200
 
 
 def class_of(c):
     if c in SURROGATES:
-        return 0
+        return CATEGORIES.index("Cs")
     ch = chr(c)
     category = ucd.category(ch)
-    bits = CLASS_BITS.get(category[0], 0)
-    if c in WHITE_SPACE:
-        bits |= WHITE_BIT
+    number = CATEGORIES.index(category)
+    if c in WHITE_SPACE and category == "Cc":
+        number = WHITE_CONTROL
+    else:
+        assert (c in WHITE_SPACE) == (category[0] == "Z")
     if (category[0] == "M" or category in ("Nd", "Pc") or c in (0x200C, 0x200D)
             or regex.match(r"\p{Alphabetic}", ch)):
-        bits |= WORD_BIT
-    return bits
+        number |= WORD_BIT
+    return number
 
 
 def canonical(c):

@@ -24,7 +24,7 @@ static const uint8_t *plain_run(const sl_normalizer *z, size_t room) {
         }
         uint32_t cp;
         size_t n = sl_utf8_decode(p, z->end, &cp);
-        if (cp == SL_UTF8_INVALID)
+        if (cp == SL_UTF8_INVALID || (z->spaces && cp == SL_SPACE_MARK))
             return p;
         if (z->nfc && !sl_uni_is_plain(cp))
             return sl_uni_starts_segment(cp) ? p : last;
@@ -71,8 +71,9 @@ sl_status sl_normalizer_fill(sl_normalizer *z, uint8_t *out, size_t cap, size_t 
             break;
         uint32_t cp;
         size_t bytes = sl_utf8_decode(z->at, z->end, &cp);
-        if (cp == SL_UTF8_INVALID || !z->nfc) {
-            cp = cp == SL_UTF8_INVALID ? SL_UTF8_REPLACEMENT : cp;
+        bool mark = z->spaces && cp == SL_SPACE_MARK;
+        if (cp == SL_UTF8_INVALID || mark || !z->nfc) {
+            cp = cp == SL_UTF8_INVALID ? SL_UTF8_REPLACEMENT : mark ? ' ' : cp;
             if ((size_t)(out_end - out) < sl_utf8_size(cp))
                 break;
             out += sl_utf8_encode(cp, out);

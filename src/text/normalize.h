@@ -1,17 +1,23 @@
-/* From the caller's bytes to the text that is tokenized: invalid UTF-8 becomes U+FFFD, and the rest
- * is brought into NFC where the tokenizer asks for it. Works through a window, in bounded memory. */
+/* From the caller's bytes to the text that is tokenized: invalid UTF-8 becomes U+FFFD, the rest is
+ * brought into NFC and the mark of spaces made one, where the tokenizer asks for it. Works through a
+ * window, in bounded memory. */
 #ifndef SL_TEXT_NORMALIZE_H
 #define SL_TEXT_NORMALIZE_H
 
 #include "base/status.h"
 #include "text/unicode.h"
 
+/* How SentencePiece writes a space. Tokenizers of that kind turn spaces into it and back; here both are
+ * the space, in the vocabulary and in the text. */
+#define SL_SPACE_MARK 0x2581u
+
 typedef struct sl_normalizer {
     const uint8_t *at, *end; /* input that is left; at == end: everything was handed out */
     sl_uni_marked *segment;  /* [segment_cap] both: room for one segment, decomposed */
     sl_uni_marked *scratch;
     size_t segment_cap;
-    bool nfc; /* false: only replace what is invalid */
+    bool nfc;
+    bool spaces; /* U+2581 becomes a space */
 } sl_normalizer;
 
 /* Write the next bytes of the normalized text to out, whole characters, as many as fit; *n = 0 only

@@ -1,246 +1,155 @@
-/* The patterns and their matcher, see pretokenize.h. */
+/* Matching and cutting, see pretokenize.h. The compiler is pretokenize_compile.c. */
 #include "text/pretokenize.h"
 
-#include <string.h>
-
-#include "base/buf.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
-// Sets of characters are sets of these bits; the low ones are those of unicode.h.
-enum {
-    L = SL_UNI_L,
-    M = SL_UNI_M,
-    N = SL_UNI_N,
-    WHITE = SL_UNI_WHITE,
-    CRLF = 0x80,
-    SPACE = 0x100,
-};
+/* Results of matching, beside the length of a match. */
+#define NO_MATCH (SIZE_MAX - 1)
+#define MORE SIZE_MAX /* it depends on what follows the end */
 
-typedef struct char_set {
-    uint16_t bits;
-    bool negated; // none of bits, instead of any of them
-} char_set;
+/* What an alternative is matched against. */
+typedef struct subject {
+    const sl_pretok *pretok;
+    const uint8_t *start, *end;
+    bool final;
+} subject;
 
-#define ANY(b)                                                                                     \
-    { (b), false }
-#define NONE_OF(b)                                                                                 \
-    { (b), true }
-#define NO_SET                                                                                     \
-    { 0, false }
-
-typedef enum rule_kind {
-    RULE_END,
-    RULE_CONTRACTION, // 's 't 're 've 'm 'll 'd
-    RULE_RUN,         // lead? run{1,max} tail*
-    RULE_LINES,       // \s*[\r\n]+
-    RULE_WHITE,       // \s+(?!\S)
-} rule_kind;
-
-typedef struct rule {
-    rule_kind kind;
-    bool fold; // contraction: (?i:...)
-    char_set lead, run, tail;
-    uint32_t max; // of run; 0 is no limit
-} rule;
-
-struct sl_pretok {
-    uint32_t id;
-    const char *name;
-    const char *regex;
-    rule rules[8];
-};
-
-#define CONTRACTION "'s|'t|'re|'ve|'m|'ll|'d"
-#define LINES_AND_WHITE "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-static const sl_pretok patterns[] = {
-    {
-        SL_PRETOK_GPT2,
-        "gpt2",
-        CONTRACTION "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-        {
-            {.kind = RULE_CONTRACTION},
-            {.kind = RULE_RUN, .lead = ANY(SPACE), .run = ANY(L)},
-            {.kind = RULE_RUN, .lead = ANY(SPACE), .run = ANY(N)},
-            {.kind = RULE_RUN, .lead = ANY(SPACE), .run = NONE_OF(WHITE | L | N)},
-            {.kind = RULE_WHITE},
-            {.kind = RULE_RUN, .run = ANY(WHITE)},
-        },
-    },
-    {
-        SL_PRETOK_QWEN2,
-        "qwen2",
-        "(?i:" CONTRACTION ")|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
-        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
-        {
-            {.kind = RULE_CONTRACTION, .fold = true},
-            {.kind = RULE_RUN, .lead = NONE_OF(CRLF | L | N), .run = ANY(L)},
-            {.kind = RULE_RUN, .run = ANY(N), .max = 1},
-            {.kind = RULE_RUN,
-             .lead = ANY(SPACE),
-             .run = NONE_OF(WHITE | L | N),
-             .tail = ANY(CRLF)},
-            {.kind = RULE_LINES},
-            {.kind = RULE_WHITE},
-            {.kind = RULE_RUN, .run = ANY(WHITE)},
-        },
-    },
-    {
-        SL_PRETOK_QWEN35,
-        "qwen35",
-        "(?i:" CONTRACTION ")|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
-        "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_WHITE,
-        {
-            {.kind = RULE_CONTRACTION, .fold = true},
-            {.kind = RULE_RUN, .lead = NONE_OF(CRLF | L | N), .run = ANY(L | M)},
-            {.kind = RULE_RUN, .run = ANY(N), .max = 1},
-            {.kind = RULE_RUN,
-             .lead = ANY(SPACE),
-             .run = NONE_OF(WHITE | L | M | N),
-             .tail = ANY(CRLF)},
-            {.kind = RULE_LINES},
-            {.kind = RULE_WHITE},
-            {.kind = RULE_RUN, .run = ANY(WHITE)},
-        },
-    },
-};
-
-const sl_pretok *sl_pretok_by_id(uint32_t id) {
-    for (size_t i = 0; i < SL_COUNT(patterns); i++)
-        if (patterns[i].id == id)
-            return &patterns[i];
-    return NULL;
-}
-
-uint32_t sl_pretok_find(const char *regex, size_t len) {
-    for (size_t i = 0; i < SL_COUNT(patterns); i++)
-        if (strlen(patterns[i].regex) == len && memcmp(patterns[i].regex, regex, len) == 0)
-            return patterns[i].id;
-    return 0;
-}
-
-const char *sl_pretok_names(char *out, size_t cap) {
-    sl_buf text;
-    sl_buf_init_fixed(&text, out, cap);
-    for (size_t i = 0; i < SL_COUNT(patterns); i++)
-        sl_buf_printf(&text, "%s%s", i ? ", " : "", patterns[i].name);
-    return out;
-}
-
-// The rule cannot tell before it sees what follows end.
-#define MORE SIZE_MAX
-
-static inline size_t next_char(const uint8_t *p, uint16_t *bits) {
+// The bytes of the character at p if it is in the set, or 0.
+static inline size_t take(const sl_pretok *t, const sl__pretok_set *set, const uint8_t *p) {
+    if (*p < 0x80)
+        return set->ascii[*p / 64] >> *p % 64 & 1;
     uint32_t cp;
     size_t n = sl_utf8_decode_valid(p, &cp);
-    *bits = sl_uni_class(cp);
-    if (cp == ' ')
-        *bits |= SPACE;
-    else if (cp == '\n' || cp == '\r')
-        *bits |= CRLF;
-    return n;
+    for (uint32_t i = set->first; i < set->first + (uint32_t)set->count; i++)
+        if (cp - t->range[i][0] <= t->range[i][1] - t->range[i][0])
+            return set->in_range ? n : 0;
+    return sl_uni_class(cp) & set->categories ? n : 0;
 }
 
-static inline bool in(char_set set, uint16_t bits) {
-    return ((bits & set.bits) != 0) != set.negated;
-}
-
-static size_t match_contraction(bool fold, const uint8_t *p, const uint8_t *end, bool final) {
-    if (p[0] != '\'')
-        return 0;
-    // Two letters at most; with less than that in sight the text must be known to end.
-    size_t n = (size_t)(end - p);
-    if (n < 3 && !final)
-        return MORE;
-    if (n < 2)
-        return 0;
-    uint8_t bit = fold ? 0x20 : 0;
-    uint8_t a = p[1] | bit, b = n > 2 ? p[2] | bit : 0;
-    if (a == 's' || a == 't' || a == 'm' || a == 'd')
-        return 2;
-    if (((a == 'r' || a == 'v') && b == 'e') || (a == 'l' && b == 'l'))
-        return 3;
-    // Under case folding U+017F, the long s, is an s.
-    if (fold && n > 2 && p[1] == 0xc5 && p[2] == 0xbf)
-        return 3;
-    return 0;
-}
-
-// run{1,max} tail* at p.
-static size_t match_run_at(const rule *r, const uint8_t *p, const uint8_t *end, bool final) {
-    const uint8_t *q = p;
-    uint32_t count = 0;
-    uint16_t bits = 0;
-    size_t n = 0;
-    while (q < end && (r->max == 0 || count < r->max) &&
-           in(r->run, (n = next_char(q, &bits), bits))) {
-        q += n;
-        count++;
+// A branch of a group at text[at]: where it ends, NO_MATCH or MORE.
+static size_t match_branch(const subject *s, const sl__pretok_item *branch, size_t at) {
+    const uint8_t *p = s->start + at;
+    for (uint32_t i = 1; i <= branch->n_skip; i++) {
+        if (p == s->end)
+            return s->final ? NO_MATCH : MORE;
+        size_t n = take(s->pretok, &s->pretok->set[branch[i].set], p);
+        if (n == 0)
+            return NO_MATCH;
+        p += n;
     }
-    if (count == 0)
-        return q == end && !final ? MORE : 0;
-    if (r->tail.bits != 0)
-        while (q < end && in(r->tail, (n = next_char(q, &bits), bits)))
-            q += n;
-    bool may_go_on = r->tail.bits != 0 || r->max == 0 || count < r->max;
-    return q == end && !final && may_go_on ? MORE : (size_t)(q - p);
+    return (size_t)(p - s->start);
 }
 
-static size_t match_run(const rule *r, const uint8_t *p, const uint8_t *end, bool final) {
-    if (r->lead.bits != 0) {
-        uint16_t bits;
-        size_t n = next_char(p, &bits);
-        if (in(r->lead, bits)) {
-            size_t rest = match_run_at(r, p + n, end, final);
-            if (rest == MORE)
-                return MORE;
-            if (rest > 0)
-                return n + rest;
+// Items [it, last) at text[at]: where their match ends, NO_MATCH or MORE. Calls itself for the items
+// that follow one with a choice.
+static size_t match_items(const subject *s, const sl__pretok_item *it, const sl__pretok_item *last,
+                          size_t at) {
+    for (; it < last; it += 1 + it->n_skip) {
+        const uint8_t *p = s->start + at;
+        const sl__pretok_set *set = &s->pretok->set[it->set];
+        uint32_t count = 0;
+        size_t n;
+        switch ((sl__pretok_kind)it->kind) {
+        case SL__PRETOK_RUN:
+            for (; it->max == 0 || count < it->max; count++, p += n) {
+                if (p == s->end) {
+                    if (!s->final)
+                        return MORE;
+                    break;
+                }
+                if ((n = take(s->pretok, set, p)) == 0)
+                    break;
+            }
+            if (count < it->min)
+                return NO_MATCH;
+            at = (size_t)(p - s->start);
+            if (!it->gives_back)
+                break;
+            while ((n = match_items(s, it + 1, last, at)) == NO_MATCH && count > it->min) {
+                do
+                    at--;
+                while ((s->start[at] & 0xc0) == 0x80);
+                count--;
+            }
+            return n;
+        case SL__PRETOK_GROUP:
+            for (uint32_t i = 1; i <= it->n_skip; i += 1u + it[i].n_skip) {
+                size_t after = match_branch(s, it + i, at);
+                if (after == MORE)
+                    return MORE;
+                if (after != NO_MATCH &&
+                    (n = match_items(s, it + 1 + it->n_skip, last, after)) != NO_MATCH)
+                    return n;
+            }
+            if (it->min > 0)
+                return NO_MATCH;
+            break;
+        case SL__PRETOK_AHEAD:
+            if (p == s->end) {
+                if (!s->final)
+                    return MORE;
+                if (it->min > 0)
+                    return NO_MATCH;
+            } else if (take(s->pretok, set, p) == 0) {
+                return NO_MATCH;
+            }
+            break;
+        case SL__PRETOK_BRANCH: // skipped with its group
+            break;
         }
     }
-    return match_run_at(r, p, end, final);
+    return at;
 }
 
-// \s* takes the whole run of white space and gives back until [\r\n]+ matches: up to its last line end.
-static size_t match_lines(const uint8_t *p, const uint8_t *end, bool final) {
-    const uint8_t *q = p, *stop = p;
-    while (q < end) {
-        uint16_t bits;
-        size_t n = next_char(q, &bits);
-        if (!(bits & WHITE))
-            return (size_t)(stop - p);
-        q += n;
-        if (bits & CRLF)
-            stop = q;
-    }
-    return final ? (size_t)(stop - p) : MORE;
-}
-
-// The whole run at the end of the text; before other text, the run without its last character.
-static size_t match_white(const uint8_t *p, const uint8_t *end, bool final) {
-    const uint8_t *q = p, *last = p;
-    while (q < end) {
-        uint16_t bits;
-        size_t n = next_char(q, &bits);
-        if (!(bits & WHITE))
-            return (size_t)(last - p);
-        last = q;
-        q += n;
-    }
-    return final ? (size_t)(q - p) : MORE;
-}
-
-size_t sl_pretok_next(const sl_pretok *pattern, const uint8_t *p, const uint8_t *end, bool final) {
-    for (const rule *r = pattern->rules; r->kind != RULE_END; r++) {
-        size_t n = r->kind == RULE_CONTRACTION ? match_contraction(r->fold, p, end, final)
-                   : r->kind == RULE_RUN       ? match_run(r, p, end, final)
-                   : r->kind == RULE_LINES     ? match_lines(p, end, final)
-                                               : match_white(p, end, final);
-        if (n == MORE)
-            return 0;
-        if (n > 0)
+// A match of the step at p < end: its length, NO_MATCH or MORE.
+static size_t match(const sl_pretok *t, const sl__pretok_step *step, const uint8_t *p,
+                    const uint8_t *end, bool final) {
+    const subject s = {t, p, end, final};
+    uint32_t candidates = *p < 0x80 ? step->first[*p] : (1u << step->n_alternatives) - 1;
+    for (; candidates != 0; candidates &= candidates - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(candidates);
+        size_t n = match_items(&s, t->item + step->item[i], t->item + step->item[i + 1], 0);
+        if (n != NO_MATCH)
             return n;
     }
-    return 0;
+    return NO_MATCH;
+}
+
+size_t sl_pretok_next(const sl_pretok *pretok, sl_pretok_cursor *cursor, const uint8_t *text,
+                      size_t from, size_t end, bool final) {
+    for (uint32_t k = 0; k < pretok->n_steps; k++) {
+        const sl__pretok_step *step = &pretok->step[k];
+        size_t at = cursor->step[k].end;
+        bool closed = cursor->step[k].closed;
+        if (at <= from) { // a piece starts here
+            size_t n = match(pretok, step, text + from, text + end, final);
+            if (n == MORE)
+                return 0;
+            closed = n != NO_MATCH;
+            at = closed ? from + n : from + 1;
+        }
+        // What lies between matches ends where one starts, or with the piece of the step before.
+        for (; !closed && at < end; at++) {
+            if ((text[at] & 0xc0) == 0x80)
+                continue;
+            size_t n = match(pretok, step, text + at, text + end, final);
+            if (n == MORE)
+                break;
+            closed = n != NO_MATCH;
+            if (closed)
+                break;
+        }
+        closed = closed || (at >= end && final);
+        cursor->step[k].end = at;
+        cursor->step[k].closed = closed;
+        end = at;
+        final = closed;
+    }
+    return final ? end - from : 0;
+}
+
+void sl_pretok_moved(sl_pretok_cursor *cursor, size_t n) {
+    for (uint32_t k = 0; k < SL_PRETOK_STEPS_MAX; k++)
+        cursor->step[k].end -= SL_MIN(cursor->step[k].end, n);
 }

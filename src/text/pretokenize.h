@@ -1,35 +1,99 @@
 /* Pre-tokenization: cutting text into the pieces that byte-pair merges never cross.
  *
- * A tokenizer.json states the cut as a regular expression. The known ones are written here as tables
- * of rules, one per alternative, which a small matcher walks: leftmost, first alternative wins,
- * quantifiers are greedy. Known texts of expressions: sl_pretok_find(). All known patterns match at
- * every position, so the pieces cover the text.
- * Pure; any thread. */
+ * A tokenizer.json states the cut as a list of steps, each a regular expression: a step cuts every
+ * piece of the step before it into the matches and what lies between them ("isolated"). Matches are
+ * leftmost, the first alternative that matches wins, quantifiers are greedy. sl_pretok_add() compiles
+ * an expression of the small language that tokenizers use; what is outside of it is refused with its
+ * place:
+ *
+ *   pattern      alternative | alternative ...
+ *   alternative  a list of   one            with ? * + {m} {m,} {m,n}, greedy
+ *                            (?i:b|b..)     or (?:b|b..) or (b|b..), with ? or nothing; a branch b is a
+ *                                           list of `one`, none repeated
+ *                            (?!one) (?=one)
+ *   one          a literal; \r \n \t \f \v; \s \S \d \D; \p{Lu} \p{L} \P{..}: general categories; a
+ *                class of those and of ranges, [a-z\p{M}] or [^..]
+ *
+ * Case is ignored as Unicode does it: (?i:s) matches U+017F too. No alternative may be empty, and where a
+ * long repetition may have to give back what it took, no other after it may fail at its end. So a match
+ * costs a small multiple of the text it looks at.
+ *
+ * sl_pretok is plain data of a fixed size, for many threads; a cursor belongs to one text. No
+ * allocation. Held to the reference by tests/diff/test_tokenizer_hf.py. */
 #ifndef SL_TEXT_PRETOKENIZE_H
 #define SL_TEXT_PRETOKENIZE_H
 
 #include <stdbool.h>
 
-#include "base/attr.h"
+#include "base/status.h"
 
-typedef struct sl_pretok sl_pretok;
+/* Limits of all steps together. The largest expression known (o200k) takes 7 alternatives, 65 items and
+ * 21 sets; DeepSeek-V3 has 3 steps. */
+#define SL_PRETOK_STEPS_MAX 4
+#define SL_PRETOK_ALTERNATIVES_MAX 16 /* of one step */
+#define SL_PRETOK_ITEMS_MAX 128
+#define SL_PRETOK_SETS_MAX 64
+#define SL_PRETOK_RANGES_MAX 32
+#define SL_PRETOK_REPEATS_MAX 255
 
-/* Patterns are stored by number: never renumber. */
-typedef enum sl_pretok_id {
-    SL_PRETOK_GPT2 = 1, /* also what ByteLevel with use_regex means */
-    SL_PRETOK_QWEN2 = 2,
-    SL_PRETOK_QWEN35 = 3,
-} sl_pretok_id;
+/* The expression inside ByteLevel with use_regex. */
+#define SL_PRETOK_GPT2                                                                             \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* The pattern of a number, or NULL. */
-const sl_pretok *sl_pretok_by_id(uint32_t id);
-/* The number of the pattern with exactly this expression (not NUL-terminated), or 0. */
-uint32_t sl_pretok_find(const char *regex, size_t len);
-/* The names of the known patterns, for messages: "gpt2, qwen2, ...". Returns out. */
-const char *sl_pretok_names(char *out, size_t cap);
+/* A set of characters. Members of the structs below are this module's own. */
+typedef struct sl__pretok_set {
+    uint64_t ascii[2];    /* bit c: the character c < 128 is in the set */
+    uint32_t categories;  /* others: masks of unicode.h */
+    uint8_t first, count; /* in range[]: the exceptions from categories */
+    bool in_range;        /* what those in a range are */
+} sl__pretok_set;
 
-/* The length of the piece at p < end; the text is valid UTF-8. With final == false more text may
- * follow end, and 0 says that the piece depends on it. */
-size_t sl_pretok_next(const sl_pretok *pattern, const uint8_t *p, const uint8_t *end, bool final);
+typedef enum sl__pretok_kind {
+    SL__PRETOK_RUN,    /* set{min,max} */
+    SL__PRETOK_GROUP,  /* branches, the next n_skip items; min 0: or nothing */
+    SL__PRETOK_BRANCH, /* of a group: n_skip runs that take one character each */
+    SL__PRETOK_AHEAD,  /* the next character, if any, is in set (min 1: there must be one) */
+} sl__pretok_kind;
+
+typedef struct sl__pretok_item {
+    uint8_t kind, set, min, max; /* max 0: no limit */
+    uint8_t n_skip;
+    bool gives_back; /* a shorter run may help the rest of the alternative */
+} sl__pretok_item;
+
+typedef struct sl__pretok_step {
+    uint8_t n_alternatives;
+    uint8_t
+        item[SL_PRETOK_ALTERNATIVES_MAX + 1]; /* alternative i is items item[i] .. item[i + 1] */
+    uint16_t first[128];                      /* the alternatives that can start with a character */
+} sl__pretok_step;
+
+typedef struct sl_pretok {
+    uint32_t n_steps, n_items, n_sets, n_ranges;
+    sl__pretok_step step[SL_PRETOK_STEPS_MAX];
+    sl__pretok_item item[SL_PRETOK_ITEMS_MAX];
+    sl__pretok_set set[SL_PRETOK_SETS_MAX];
+    uint32_t range[SL_PRETOK_RANGES_MAX][2];
+} sl_pretok;
+
+/* Append a step to a pre-tokenizer that started as zeros. A pre-tokenizer without steps has one piece.
+ * Errors: SL_ERR_UNSUPPORTED (says what, and where in the expression); *pretok is then of no use. */
+SL_MUST_USE sl_status sl_pretok_add(sl_pretok *pretok, const char *regex, size_t len,
+                                    sl_error *err);
+
+/* Where the pieces of each step end around the next piece. Zeros: the start of a text. */
+typedef struct sl_pretok_cursor {
+    struct {
+        size_t end;
+        bool closed; /* the step's piece ends at end; false: it ends there or later */
+    } step[SL_PRETOK_STEPS_MAX];
+} sl_pretok_cursor;
+
+/* The length of the piece at text[from], from < end, where the piece before it ended; the text is valid
+ * UTF-8. With final == false more text may follow end, and 0 says that the piece depends on it. */
+size_t sl_pretok_next(const sl_pretok *pretok, sl_pretok_cursor *cursor, const uint8_t *text,
+                      size_t from, size_t end, bool final);
+/* The text moved: what was text[n] is now text[0]. */
+void sl_pretok_moved(sl_pretok_cursor *cursor, size_t n);
 
 #endif

@@ -2,7 +2,6 @@
  * of the tokenizer follow offsets and ids without looking. */
 #include "text/tokenizer.h"
 
-#include "text/pretokenize.h"
 #include "text/tokenizer_internal.h"
 #include "text/utf8.h"
 
@@ -21,12 +20,12 @@ static sl_status check_header(const sl__tok_header *h, size_t size, sl_error *er
     if (h->blob_bytes != size)
         return sl_fail(err, SL_ERR_CORRUPT, "tokenizer tables: %zu bytes, the header says %llu",
                        size, (unsigned long long)h->blob_bytes);
-    if (!sl_pretok_by_id(h->pattern_id) || (h->flags & ~(uint32_t)SL__TOK_FLAGS) != 0 ||
-        h->zero[0] != 0 || h->zero[1] != 0)
-        return damaged(err, "unknown pattern or flags in the header");
+    if ((h->flags & ~(uint32_t)SL__TOK_FLAGS) != 0)
+        return damaged(err, "unknown flags in the header");
     if (h->n_vocab == 0 || h->n_vocab > SL_TOK_IDS_MAX || h->n_added > h->n_vocab ||
         h->n_raw > h->n_added || h->n_slots == 0 || h->n_pairs == 0 ||
-        h->n_results > SL_TOK_IDS_MAX)
+        h->n_results > SL_TOK_IDS_MAX || h->n_before > SL__TOK_AROUND_MAX ||
+        h->n_after > SL__TOK_AROUND_MAX)
         return damaged(err, "a count in the header is out of range");
     return SL_OK;
 }
@@ -141,6 +140,23 @@ static sl_status check_added(const sl__tok_header *h, sl_tok *tok, sl_error *err
     return SL_OK;
 }
 
+static sl_status check_patterns(const sl__tok_header *h, sl_tok *tok, const char *pattern,
+                                sl_error *err) {
+    for (size_t at = 0; at < h->n_pattern_bytes;) {
+        const char *end = memchr(pattern + at, 0, h->n_pattern_bytes - at);
+        if (!end)
+            return damaged(err, "a pattern has no end");
+        sl_status st = sl_pretok_add(&tok->pretok, pattern + at, (size_t)(end - pattern) - at, err);
+        if (st)
+            return sl_error_context(err, SL_ERR_CORRUPT, "tokenizer tables");
+        at = (size_t)(end - pattern) + 1;
+    }
+    for (uint32_t i = 0; i < tok->n_before + tok->n_after; i++)
+        if (tok->around[i] >= h->n_vocab)
+            return damaged(err, "the template names a token that does not exist");
+    return SL_OK;
+}
+
 sl_status sl_tok_open(const void *blob, size_t size, sl_tok *tok, sl_error *err) {
     const sl__tok_header *h = blob;
     uint64_t at[SL__TOK_SECTIONS + 1];
@@ -163,7 +179,8 @@ sl_status sl_tok_open(const void *blob, size_t size, sl_tok *tok, sl_error *err)
         .n_added = h->n_added,
         .blob_bytes = size,
         .flags = h->flags,
-        .pattern_id = h->pattern_id,
+        .n_before = h->n_before,
+        .n_after = h->n_after,
         .n_raw = h->n_raw,
         .n_slots = h->n_slots,
         .n_pairs = h->n_pairs,
@@ -175,10 +192,12 @@ sl_status sl_tok_open(const void *blob, size_t size, sl_tok *tok, sl_error *err)
         .pair = (const uint64_t *)(start + at[SL__TOK_PAIR]),
         .result = h->n_results ? (const uint32_t *)(start + at[SL__TOK_RESULT]) : NULL,
         .byte_id = (const uint32_t *)(start + at[SL__TOK_BYTE_ID]),
+        .around = (const uint32_t *)(start + at[SL__TOK_AROUND]),
         .added = (const sl__tok_added *)(start + at[SL__TOK_ADDED]),
     };
     if ((st = check_tokens(h, tok, err)) || (st = check_slots(h, tok, err)) ||
-        (st = check_pairs(h, tok, err)) || (st = check_added(h, tok, err)))
+        (st = check_pairs(h, tok, err)) || (st = check_added(h, tok, err)) ||
+        (st = check_patterns(h, tok, (const char *)start + at[SL__TOK_PATTERN], err)))
         memset(tok, 0, sizeof(*tok));
     return st;
 }
@@ -192,6 +211,16 @@ bool sl_tok_token_bytes(const sl_tok *tok, uint32_t id, const char **bytes, size
     *bytes = (const char *)tok->bytes + start;
     *len = sl__tok_start(tok, id + 1) - start;
     return *len > 0;
+}
+
+bool sl_tok_decode(const sl_tok *tok, uint32_t id, bool at_start, const char **bytes, size_t *len) {
+    if (!sl_tok_token_bytes(tok, id, bytes, len))
+        return false;
+    if (at_start && (tok->flags & SL__TOK_STRIP) && **bytes == ' ') {
+        ++*bytes;
+        --*len;
+    }
+    return true;
 }
 
 bool sl_tok_is_special(const sl_tok *tok, uint32_t id) {

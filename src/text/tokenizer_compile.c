@@ -15,6 +15,9 @@
 #define SETTING_BYTES_MAX ((size_t)64 << 10)
 #define SETTING_ARENA_BYTES ((size_t)1 << 20)
 
+#define SPACE_FLAGS (SL__TOK_SPACE_RAW | SL__TOK_SPACE_PIECE | SL__TOK_SPACE_FIRST)
+#define SPACE_MARK "\xe2\x96\x81" /* SL_SPACE_MARK */
+
 /* One vocabulary entry or added token while it is being put together. */
 typedef struct entry {
     uint32_t at, len; /* in texts */
@@ -23,8 +26,8 @@ typedef struct entry {
 
 enum {
     ENTRY_NONE,
-    ENTRY_BYTES, /* vocabulary, spelled in byte-level characters; texts holds the bytes */
-    ENTRY_TEXT,  /* vocabulary, spelled in others; texts holds the text itself */
+    ENTRY_BYTES, /* vocabulary, what merging works on; texts holds the bytes that it stands for */
+    ENTRY_TEXT,  /* vocabulary, out of merging's reach; texts holds the text itself */
     ENTRY_STATE = 3,
     ENTRY_ADDED = 4,
     ENTRY_SPECIAL = 8,
@@ -38,9 +41,29 @@ typedef struct added {
     const char *bytes;             /* the pattern itself, once texts stays where it is */
 } added;
 
+/* What tokenizer_config.json says about the text around a text. */
+typedef enum around_flag { AROUND_UNSAID, AROUND_OFF, AROUND_ON } around_flag;
+
+typedef struct around_config {
+    around_flag add;
+    char token[SL_TOK_TOKEN_BYTES_MAX]; /* [len] */
+    size_t len;
+} around_config;
+
 typedef struct compiler {
     sl_error *err;
-    uint32_t flags, pattern_id;
+    uint32_t flags;
+    bool byte_level;    /* the pre-tokenizer maps bytes to characters */
+    bool byte_fallback; /* the model does */
+    bool byte_decoder, char_decoder;
+    bool marks_late; /* spaces become marks after normalized added tokens were cut out */
+    bool cut_marks;  /* before each mark */
+    uint32_t n_pre_tokenizers;
+    sl_pretok pretok;
+    sl_buf patterns; /* of its steps, each with a NUL */
+    uint32_t around[2][SL__TOK_AROUND_MAX], n_around[2];
+    around_config config[2]; /* bos_token, eos_token */
+    uint32_t byte_id[256];   /* of a vocabulary with byte_fallback; SL_TOK_IDS_MAX: none */
     sl_buf texts;
     entry *entries; /* [entries_cap], by id */
     uint32_t entries_cap, n_vocab;
@@ -94,6 +117,45 @@ static bool spell_bytes(char *text, size_t *len) {
     }
     *len = n;
     return true;
+}
+
+/* ---- characters and marks --------------------------------------------------------------------- */
+
+// <0x00>..<0xFF>: the byte, or -1.
+static int byte_of_name(const char *text, size_t len) {
+    static const char digits[] = "0123456789ABCDEF";
+    if (len != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || !text[3] || !text[4])
+        return -1;
+    const char *high = strchr(digits, text[3]), *low = strchr(digits, text[4]);
+    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+// Turn marks into spaces, in place. false, and text unchanged, where it has a space already: no text
+// that is merged has one.
+static bool spell_chars(char *text, size_t *len) {
+    size_t n = 0;
+    if (memchr(text, ' ', *len))
+        return false;
+    for (size_t i = 0; i < *len; n++)
+        if (*len - i >= 3 && memcmp(text + i, SPACE_MARK, 3) == 0) {
+            text[n] = ' ';
+            i += 3;
+        } else {
+            text[n] = text[i++];
+        }
+    *len = n;
+    return true;
+}
+
+static bool contains_mark(const char *text, size_t len) {
+    for (size_t i = 0; i + 3 <= len; i++)
+        if (memcmp(text + i, SPACE_MARK, 3) == 0)
+            return true;
+    return false;
+}
+
+static bool spell(const compiler *c, char *text, size_t *len) {
+    return c->flags & SL__TOK_CHARS ? spell_chars(text, len) : spell_bytes(text, len);
 }
 
 /* ---- reading JSON --------------------------------------------------------------------------- */
@@ -182,72 +244,226 @@ static bool flag_is(const sl_json *node, const char *name, bool fallback, bool w
     return flag ? sl_json_is(flag, wanted ? SL_JSON_TRUE : SL_JSON_FALSE) : fallback == wanted;
 }
 
+// One step of normalization that is known, or the elements of a sequence.
 static sl_status read_normalizer(compiler *c, const sl_json *node) {
+    const char *known = "null, NFC, Prepend and Replace as SentencePiece has them";
     if (sl_json_is(node, SL_JSON_NULL))
         return SL_OK;
-    const char *known = "null, NFC";
     if (is_type(node, "Sequence")) {
         const sl_json *list = sl_json_member(node, "normalizers");
-        if (!sl_json_is(list, SL_JSON_ARRAY) || list->n_children > 1)
-            return unsupported(c, "normalizer", "a sequence of several", known);
-        if (list->n_children == 0)
-            return SL_OK;
-        node = list->child;
+        if (!sl_json_is(list, SL_JSON_ARRAY))
+            return unsupported(c, "normalizer", "a sequence of nothing", known);
+        for (const sl_json *part = list->child; part; part = part->next) {
+            sl_status st = is_type(part, "Sequence")
+                               ? unsupported(c, "normalizer", "a sequence of sequences", known)
+                               : read_normalizer(c, part);
+            if (st)
+                return st;
+        }
+        return SL_OK;
     }
-    if (!is_type(node, "NFC"))
+    if (is_type(node, "NFC")) {
+        c->flags |= SL__TOK_NFC;
+    } else if (is_type(node, "Prepend") &&
+               sl_json_text_is(sl_json_member(node, "prepend"), SPACE_MARK)) {
+        c->flags |= SL__TOK_SPACE_RAW;
+    } else if (is_type(node, "Replace") &&
+               sl_json_text_is(sl_json_member(sl_json_member(node, "pattern"), "String"), " ") &&
+               sl_json_text_is(sl_json_member(node, "content"), SPACE_MARK)) {
+        c->flags |= SL__TOK_CHARS;
+    } else {
         return unsupported(c, "normalizer", type_name(node), known);
-    c->flags |= SL__TOK_NFC;
+    }
     return SL_OK;
 }
 
-static sl_status read_pre_tokenizer(compiler *c, const sl_json *node) {
-    const char *known = "ByteLevel with its own pattern, or a Sequence of Split and ByteLevel";
-    if (is_type(node, "ByteLevel")) {
-        if (!flag_is(node, "add_prefix_space", true, false))
-            return unsupported(c, "ByteLevel add_prefix_space", "true", "false");
-        if (!flag_is(node, "use_regex", true, true))
-            return unsupported(c, "pre_tokenizer", "ByteLevel without a pattern", known);
-        c->pattern_id = SL_PRETOK_GPT2;
+static sl_status add_pattern(compiler *c, const char *regex, size_t len) {
+    sl_status st = sl_pretok_add(&c->pretok, regex, len, c->err);
+    if (st)
+        return sl_error_context(c->err, st, "tokenizer.json");
+    sl_buf_add(&c->patterns, regex, len);
+    sl_buf_add_char(&c->patterns, '\0');
+    return c->patterns.failed ? no_memory(c) : SL_OK;
+}
+
+static sl_status read_split(compiler *c, const sl_json *node) {
+    const sl_json *pattern = sl_json_member(node, "pattern"),
+                  *regex = sl_json_member(pattern, "Regex");
+    // No space is left to be found where all of them became marks.
+    if (c->flags & SL__TOK_CHARS && sl_json_text_is(sl_json_member(pattern, "String"), " ") &&
+        !sl_json_text_is(sl_json_member(node, "behavior"), "Removed"))
         return SL_OK;
-    }
-    const sl_json *list = sl_json_member(node, "pretokenizers");
-    if (!is_type(node, "Sequence") || !sl_json_is(list, SL_JSON_ARRAY) || list->n_children != 2)
-        return unsupported(
-            c, "pre_tokenizer",
-            is_type(node, "Sequence") ? "a Sequence of another length" : type_name(node), known);
-    const sl_json *split = list->child, *bytes = split->next;
-    if (!is_type(split, "Split") || !is_type(bytes, "ByteLevel"))
-        return unsupported(c, "pre_tokenizer", "a Sequence of other parts", known);
-    if (!flag_is(bytes, "add_prefix_space", true, false) ||
-        !flag_is(bytes, "use_regex", true, false))
-        return unsupported(c, "ByteLevel after Split", "with add_prefix_space or use_regex",
-                           "both false");
-    if (!sl_json_text_is(sl_json_member(split, "behavior"), "Isolated") ||
-        !flag_is(split, "invert", false, false))
-        return unsupported(c, "Split", "of another behavior", "Isolated, not inverted");
-    const sl_json *regex = sl_json_member(sl_json_member(split, "pattern"), "Regex");
-    char names[128];
+    if (!sl_json_text_is(sl_json_member(node, "behavior"), "Isolated"))
+        return unsupported(c, "Split", "of another behavior", "Isolated");
+    // (What invert turns around, matches and gaps, are pieces alike.)
     if (!sl_json_is(regex, SL_JSON_STRING))
-        return unsupported(c, "Split pattern", "no Regex", sl_pretok_names(names, sizeof(names)));
-    c->pattern_id = sl_pretok_find(regex->text, regex->text_len);
-    if (c->pattern_id == 0)
-        return sl_fail(c->err, SL_ERR_UNSUPPORTED,
-                       "tokenizer.json: unknown pre-tokenizer pattern '%.200s'; known patterns: %s",
-                       regex->text, sl_pretok_names(names, sizeof(names)));
+        return unsupported(c, "Split pattern", "no Regex", "Regex");
+    return add_pattern(c, regex->text, regex->text_len);
+}
+
+static sl_status read_metaspace(compiler *c, const sl_json *node) {
+    const sl_json *scheme = sl_json_member_set(node, "prepend_scheme");
+    if (!sl_json_text_is(sl_json_member(node, "replacement"), SPACE_MARK))
+        return unsupported(c, "Metaspace replacement", "another character", SPACE_MARK);
+    if (scheme ? sl_json_text_is(scheme, "always") : flag_is(node, "add_prefix_space", true, true))
+        c->flags |= SL__TOK_SPACE_PIECE;
+    else if (sl_json_text_is(scheme, "first"))
+        c->flags |= SL__TOK_SPACE_FIRST;
+    else if (scheme && !sl_json_text_is(scheme, "never"))
+        return unsupported(c, "Metaspace prepend_scheme", "another word", "always, first, never");
+    if (c->flags & SL__TOK_CHARS || c->n_pre_tokenizers > 0)
+        return unsupported(c, "Metaspace", "not the first to replace spaces", "the first");
+    c->flags |= SL__TOK_CHARS;
+    c->marks_late = true;
+    c->cut_marks = flag_is(node, "split", true, true);
+    return SL_OK;
+}
+
+// One step of pre-tokenization, or the elements of a sequence.
+static sl_status read_pre_tokenizer(compiler *c, const sl_json *node) {
+    const char *known = "Split, Digits, ByteLevel, Metaspace, and Sequences of them";
+    sl_status st = SL_OK;
+    if (sl_json_is(node, SL_JSON_NULL))
+        return SL_OK;
+    if (is_type(node, "Sequence")) {
+        const sl_json *list = sl_json_member(node, "pretokenizers");
+        if (!sl_json_is(list, SL_JSON_ARRAY))
+            return unsupported(c, "pre_tokenizer", "a sequence of nothing", known);
+        for (const sl_json *part = list->child; part && !st; part = part->next)
+            st = is_type(part, "Sequence")
+                     ? unsupported(c, "pre_tokenizer", "a sequence of sequences", known)
+                     : read_pre_tokenizer(c, part);
+        return st;
+    }
+    if (c->byte_level)
+        return unsupported(c, "pre_tokenizer", "something after ByteLevel", "ByteLevel at the end");
+    if (is_type(node, "Split")) {
+        st = read_split(c, node);
+    } else if (is_type(node, "Digits")) {
+        st = flag_is(node, "individual_digits", false, true) ? add_pattern(c, "\\p{N}", 5)
+                                                             : add_pattern(c, "\\p{N}+", 6);
+    } else if (is_type(node, "Metaspace")) {
+        st = read_metaspace(c, node);
+    } else if (is_type(node, "ByteLevel")) {
+        c->byte_level = true;
+        if (flag_is(node, "add_prefix_space", true, true)) {
+            if (c->n_pre_tokenizers > 0)
+                return unsupported(c, "ByteLevel add_prefix_space", "true after another step",
+                                   "true where ByteLevel is alone");
+            c->flags |= SL__TOK_SPACE_PIECE;
+        }
+        if (flag_is(node, "use_regex", true, true))
+            st = add_pattern(c, SL_PRETOK_GPT2, strlen(SL_PRETOK_GPT2));
+    } else {
+        st = unsupported(c, "pre_tokenizer", type_name(node), known);
+    }
+    c->n_pre_tokenizers++;
+    return st;
+}
+
+// TemplateProcessing for a single text: the ids before and after it.
+static sl_status read_template(compiler *c, const sl_json *node) {
+    const sl_json *single = sl_json_member(node, "single"),
+                  *tokens = sl_json_member(node, "special_tokens");
+    uint32_t after = 0, n_texts = 0;
+    if (!sl_json_is(single, SL_JSON_ARRAY) || c->n_around[0] + c->n_around[1] > 0)
+        return unsupported(c, "post_processor", "several templates, or one without a list", "one");
+    for (const sl_json *part = single->child; part; part = part->next) {
+        const sl_json *token = sl_json_member(part, "SpecialToken"),
+                      *sequence = sl_json_member(part, "Sequence");
+        if (sl_json_text_is(sl_json_member(sequence, "id"), "A")) {
+            n_texts++;
+            after = 1;
+            continue;
+        }
+        const sl_json *name = sl_json_member(token, "id"), *ids = NULL;
+        if (sl_json_is(name, SL_JSON_STRING))
+            ids = sl_json_member(sl_json_member(tokens, name->text), "ids");
+        if (!ids || !sl_json_is(ids, SL_JSON_ARRAY))
+            return unsupported(c, "post_processor", "a template with an unknown part",
+                               "tokens of special_tokens, and the text A");
+        for (const sl_json *id = ids->child; id; id = id->next) {
+            uint64_t value;
+            if (c->n_around[after] == SL__TOK_AROUND_MAX || !sl_json_uint64(id, &value) ||
+                value >= SL_TOK_IDS_MAX)
+                return unsupported(c, "post_processor", "a template of too many ids", "8");
+            c->around[after][c->n_around[after]++] = (uint32_t)value;
+        }
+    }
+    if (n_texts != 1)
+        return unsupported(c, "post_processor", "a template without a single text", "one text");
     return SL_OK;
 }
 
 static sl_status read_post_processor(compiler *c, const sl_json *node) {
+    const char *known = "null, ByteLevel, TemplateProcessing, and Sequences of them";
     if (sl_json_is(node, SL_JSON_NULL) || is_type(node, "ByteLevel"))
         return SL_OK;
-    return unsupported(c, "post_processor", type_name(node), "null, ByteLevel");
+    if (is_type(node, "TemplateProcessing"))
+        return read_template(c, node);
+    const sl_json *list = sl_json_member(node, "processors");
+    if (!is_type(node, "Sequence") || !sl_json_is(list, SL_JSON_ARRAY))
+        return unsupported(c, "post_processor", type_name(node), known);
+    for (const sl_json *part = list->child; part; part = part->next) {
+        sl_status st = is_type(part, "Sequence")
+                           ? unsupported(c, "post_processor", "a sequence of sequences", known)
+                           : read_post_processor(c, part);
+        if (st)
+            return st;
+    }
+    return SL_OK;
+}
+
+// Replace (mark to space), ByteFallback, Fuse, and perhaps Strip of one space at the start.
+static bool is_char_decoder(const sl_json *node, bool *strips) {
+    const sl_json *list = sl_json_member(node, "decoders");
+    uint64_t start, stop;
+    if (!is_type(node, "Sequence") || !sl_json_is(list, SL_JSON_ARRAY) ||
+        (list->n_children != 3 && list->n_children != 4))
+        return false;
+    const sl_json *replace = list->child, *fallback = replace->next, *fuse = fallback->next,
+                  *strip = fuse->next;
+    *strips = strip != NULL;
+    return is_type(replace, "Replace") &&
+           sl_json_text_is(sl_json_member(sl_json_member(replace, "pattern"), "String"),
+                           SPACE_MARK) &&
+           sl_json_text_is(sl_json_member(replace, "content"), " ") &&
+           is_type(fallback, "ByteFallback") && is_type(fuse, "Fuse") &&
+           (!strip ||
+            (is_type(strip, "Strip") && sl_json_text_is(sl_json_member(strip, "content"), " ") &&
+             sl_json_uint64(sl_json_member(strip, "start"), &start) && start == 1 &&
+             sl_json_uint64(sl_json_member(strip, "stop"), &stop) && stop == 0));
 }
 
 static sl_status read_decoder(compiler *c, const sl_json *node) {
-    if (is_type(node, "ByteLevel"))
+    bool strips;
+    if (is_type(node, "ByteLevel")) {
+        c->byte_decoder = true;
         return SL_OK;
-    return unsupported(c, "decoder", sl_json_is(node, SL_JSON_NULL) ? "null" : type_name(node),
-                       "ByteLevel");
+    }
+    if (is_char_decoder(node, &strips)) {
+        c->char_decoder = true;
+        c->flags |= strips ? SL__TOK_STRIP : 0u;
+        return SL_OK;
+    }
+    return unsupported(
+        c, "decoder",
+        sl_json_is(node, SL_JSON_NULL) ? "null"
+        : is_type(node, "Sequence")    ? "another Sequence"
+                                       : type_name(node),
+        "ByteLevel, or the Sequence of Replace, ByteFallback, Fuse and perhaps Strip");
+}
+
+// The parts make one of the two kinds of tokenizer.
+static sl_status check_kind(const compiler *c) {
+    bool chars = c->flags & SL__TOK_CHARS;
+    if (chars
+            ? c->byte_level || c->byte_decoder || !c->byte_fallback || c->pretok.n_steps > 0
+            : !c->byte_level || c->char_decoder || c->byte_fallback || c->flags & SL__TOK_SPACE_RAW)
+        return unsupported(c, "the tokenizer", "a mixture of kinds",
+                           "ByteLevel as pre_tokenizer and decoder without byte_fallback, or marks "
+                           "for spaces with it and without Split");
+    return SL_OK;
 }
 
 /* ---- added tokens --------------------------------------------------------------------------- */
@@ -266,22 +482,24 @@ static sl_status read_flag(compiler *c, const sl_json *node, const char *name, b
     return SL_OK;
 }
 
-// NFC of a text into c->texts.
-static sl_status keep_nfc(compiler *c, const char *text, size_t len, uint32_t *at,
-                          uint32_t *out_len) {
+// What an added token looks like in normalized text, into c->texts.
+static sl_status keep_normalized(compiler *c, const char *text, size_t len, uint32_t *at,
+                                 uint32_t *out_len) {
     // NFC has at most three times the bytes of its source.
     sl_uni_marked segment[2 * SL_TOK_TOKEN_BYTES_MAX], scratch[2 * SL_TOK_TOKEN_BYTES_MAX];
-    uint8_t out[3 * SL_TOK_TOKEN_BYTES_MAX];
-    size_t n;
+    uint8_t out[1 + 3 * SL_TOK_TOKEN_BYTES_MAX] = {' '};
+    size_t n, before = c->flags & SL__TOK_SPACE_RAW ? 1 : 0;
     sl_normalizer z = {.at = (const uint8_t *)text,
                        .end = (const uint8_t *)text + len,
                        .segment = segment,
                        .scratch = scratch,
                        .segment_cap = SL_COUNT(segment),
-                       .nfc = true};
-    sl_status st = sl_normalizer_fill(&z, out, sizeof(out), &n, c->err);
+                       .nfc = c->flags & SL__TOK_NFC,
+                       .spaces = c->flags & SL__TOK_CHARS};
+    sl_status st = sl_normalizer_fill(&z, out + before, sizeof(out) - before, &n, c->err);
+    n += before;
     if (!st && n > SL_TOK_TOKEN_BYTES_MAX)
-        st = sl_fail(c->err, SL_ERR_UNSUPPORTED, "an added token has %zu bytes after NFC", n);
+        st = sl_fail(c->err, SL_ERR_UNSUPPORTED, "a normalized added token has %zu bytes", n);
     *out_len = (uint32_t)n;
     return st ? st : keep_text(c, (const char *)out, n, at);
 }
@@ -407,7 +625,7 @@ static sl_status read_vocab(compiler *c, sl_json_reader r) {
         if (e->state & ENTRY_ADDED) {
             // An added token of the vocabulary keeps its content; both must mean the same bytes.
             bool same = e->len == len && memcmp(c->texts.data + e->at, c->scratch, len) == 0;
-            bool bytes = spell_bytes(c->scratch, &len);
+            bool bytes = spell(c, c->scratch, &len);
             if (!same ||
                 (bytes && (e->len != len || memcmp(c->texts.data + e->at, c->scratch, len) != 0)))
                 return sl_fail(c->err, SL_ERR_UNSUPPORTED,
@@ -418,7 +636,13 @@ static sl_status read_vocab(compiler *c, sl_json_reader r) {
             e->state |= bytes ? ENTRY_BYTES : ENTRY_TEXT;
             continue;
         }
-        e->state = spell_bytes(c->scratch, &len) ? ENTRY_BYTES : ENTRY_TEXT;
+        int byte = c->flags & SL__TOK_CHARS ? byte_of_name(c->scratch, len) : -1;
+        if (byte >= 0) {
+            c->byte_id[byte] = (uint32_t)id;
+            c->scratch[0] = (char)byte;
+            len = 1;
+        }
+        e->state = byte < 0 && spell(c, c->scratch, &len) ? ENTRY_BYTES : ENTRY_TEXT;
         if (len == 0 || len > SL_TOK_TOKEN_BYTES_MAX)
             return sl_fail(c->err, SL_ERR_UNSUPPORTED,
                            "tokenizer.json: token %llu has %zu bytes; supported: 1 to %d",
@@ -471,8 +695,7 @@ static sl_status build_slots(compiler *c) {
         char content[SL_TOK_TOKEN_BYTES_MAX];
         size_t len = c->added[i].pattern_len;
         memcpy(content, c->texts.data + c->added[i].pattern, len);
-        uint32_t id =
-            spell_bytes(content, &len) ? find_bytes(c, content, len, &slot) : SL_TOK_IDS_MAX;
+        uint32_t id = spell(c, content, &len) ? find_bytes(c, content, len, &slot) : SL_TOK_IDS_MAX;
         if (id != SL_TOK_IDS_MAX && id != c->added[i].id)
             return sl_fail(c->err, SL_ERR_CORRUPT,
                            "tokenizer.json: added token %u is entry %u of the vocabulary",
@@ -480,10 +703,12 @@ static sl_status build_slots(compiler *c) {
     }
     for (int b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
-        if (find_bytes(c, &byte, 1, &slot) == SL_TOK_IDS_MAX)
+        if (!(c->flags & SL__TOK_CHARS))
+            c->byte_id[b] = find_bytes(c, &byte, 1, &slot);
+        if (c->byte_id[b] == SL_TOK_IDS_MAX)
             return sl_fail(c->err, SL_ERR_UNSUPPORTED,
                            "tokenizer.json: the vocabulary has no entry for byte %d; supported: "
-                           "byte-level vocabularies, which have all 256",
+                           "vocabularies that have all 256",
                            b);
     }
     return SL_OK;
@@ -494,7 +719,7 @@ static sl_status add_merge(compiler *c, char *left, size_t left_len, char *right
     char joined[SL_TOK_TOKEN_BYTES_MAX];
     uint32_t slot, a = SL_TOK_IDS_MAX, b = SL_TOK_IDS_MAX, result = SL_TOK_IDS_MAX;
     size_t a_len = left_len, b_len = right_len;
-    if (spell_bytes(left, &a_len) && spell_bytes(right, &b_len) && a_len > 0 && b_len > 0 &&
+    if (spell(c, left, &a_len) && spell(c, right, &b_len) && a_len > 0 && b_len > 0 &&
         a_len + b_len <= sizeof(joined)) {
         memcpy(joined, left, a_len);
         memcpy(joined + a_len, right, b_len);
@@ -569,6 +794,22 @@ static sl_status read_merges(compiler *c, sl_json_reader r) {
                    "tokenizer.json: merge %u is neither \"a b\" nor [\"a\", \"b\"]", c->n_merges);
 }
 
+/* Text between added tokens is one piece in tokenizers of this kind, however long. Where no merge puts a
+ * space behind something else, none crosses the place before a space that follows something else, and
+ * the text can be cut there: the tokens are the same. */
+static sl_status cut_at_spaces(compiler *c) {
+    if (c->cut_marks)
+        return add_pattern(c, " [^ ]*|[^ ]+", 12);
+    for (uint32_t i = 0; i < c->n_merges; i++) {
+        const entry *e = &c->entries[c->results[i]];
+        const char *text = c->texts.data + e->at;
+        for (uint32_t k = 1; k < e->len; k++)
+            if (text[k] == ' ' && text[k - 1] != ' ')
+                return SL_OK;
+    }
+    return add_pattern(c, " +[^ ]*|[^ ]+", 13);
+}
+
 /* ---- the file ------------------------------------------------------------------------------- */
 
 static sl_status read_model(compiler *c, sl_json_reader *r, sl_arena *arena) {
@@ -603,8 +844,7 @@ static sl_status read_model(compiler *c, sl_json_reader *r, sl_arena *arena) {
             if (!off)
                 c->flags |= SL__TOK_IGNORE_MERGES;
         } else if (strcmp(name, "byte_fallback") == 0) {
-            if (!off)
-                return unsupported(c, "byte_fallback", "on", "byte-level vocabularies without it");
+            c->byte_fallback = !off;
         } else if (strcmp(name, "dropout") == 0) {
             if (!off && !(sl_json_double(value, &number) && number == 0))
                 return unsupported(c, "dropout", "on", "null");
@@ -613,7 +853,7 @@ static sl_status read_model(compiler *c, sl_json_reader *r, sl_arena *arena) {
             if (!off && !sl_json_text_is(value, ""))
                 return unsupported(c, name, "set", "null");
         } else if (strcmp(name, "unk_token") != 0 && strcmp(name, "fuse_unk") != 0) {
-            // (With all 256 bytes in the vocabulary nothing is ever unknown.)
+            // (With all 256 bytes in the vocabulary nothing is ever unknown, so nothing is fused.)
             return unsupported(c, "a key of model", name, "those of BPE");
         }
     }
@@ -623,15 +863,16 @@ static sl_status read_model(compiler *c, sl_json_reader *r, sl_arena *arena) {
         return sl_fail(c->err, SL_ERR_CORRUPT, "tokenizer.json: model has no %s",
                        vocab.start ? "merges" : "vocab");
     sl_status st;
-    if ((st = read_vocab(c, vocab)) || (st = build_slots(c)))
+    if ((st = check_kind(c)) || (st = read_vocab(c, vocab)) || (st = build_slots(c)) ||
+        (st = read_merges(c, merges)))
         return st;
-    return read_merges(c, merges);
+    return c->flags & SL__TOK_CHARS ? cut_at_spaces(c) : SL_OK;
 }
 
 // What in tokenizer_config.json would change the ids.
 static sl_status read_config(compiler *c, const char *text, size_t len, sl_arena *arena) {
-    static const char *const must_be_off[] = {"add_bos_token", "add_eos_token", "add_prefix_space",
-                                              "split_special_tokens"};
+    static const char *const add_names[] = {"add_bos_token", "add_eos_token"};
+    static const char *const token_names[] = {"bos_token", "eos_token"};
     sl_json_reader r;
     sl_status st;
     sl_json_reader_init(&r, text, len);
@@ -664,10 +905,28 @@ static sl_status read_config(compiler *c, const char *text, size_t len, sl_arena
                 break;
             continue;
         }
-        size_t i = 0;
-        while (i < SL_COUNT(must_be_off) && !sl_json_reader_is(&r, must_be_off[i]))
-            i++;
-        if (i == SL_COUNT(must_be_off)) {
+        bool prefix = sl_json_reader_is(&r, "add_prefix_space"),
+             split = sl_json_reader_is(&r, "split_special_tokens");
+        size_t add = 0, token = 0;
+        while (add < 2 && !sl_json_reader_is(&r, add_names[add]))
+            add++;
+        while (token < 2 && !sl_json_reader_is(&r, token_names[token]))
+            token++;
+        if (token < 2) {
+            sl_json *value;
+            sl_arena_reset(arena, 0);
+            if ((st = read_setting(c, &r, token_names[token], arena, &value)))
+                return st;
+            const sl_json *content =
+                sl_json_is(value, SL_JSON_OBJECT) ? sl_json_member(value, "content") : value;
+            around_config *config = &c->config[token];
+            if (sl_json_is(content, SL_JSON_STRING) && content->text_len <= sizeof(config->token)) {
+                config->len = content->text_len;
+                memcpy(config->token, content->text, content->text_len);
+            }
+            continue;
+        }
+        if (!prefix && !split && add == 2) {
             if ((st = sl_json_skip(&r, false, c->err)))
                 return st;
             continue;
@@ -675,11 +934,49 @@ static sl_status read_config(compiler *c, const char *text, size_t len, sl_arena
         event = sl_json_next(&r, c->err);
         if (event == SL_JSON_EV_ERROR)
             break;
-        if (event != SL_JSON_EV_FALSE && event != SL_JSON_EV_NULL)
+        bool on = event == SL_JSON_EV_TRUE;
+        if (!on && event != SL_JSON_EV_FALSE && event != SL_JSON_EV_NULL)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "tokenizer_config.json: a flag is neither true nor false");
+        if (add < 2)
+            c->config[add].add = on ? AROUND_ON : AROUND_OFF;
+        else if (on && (split || !(c->flags & SPACE_FLAGS)))
             return sl_fail(c->err, SL_ERR_UNSUPPORTED,
-                           "tokenizer_config.json: %s is on; supported: false", must_be_off[i]);
+                           "tokenizer_config.json: %s is on; supported: false",
+                           split ? "split_special_tokens" : "add_prefix_space");
     }
     return event == SL_JSON_EV_ERROR ? c->err->status : SL_OK;
+}
+
+// The template, where tokenizer_config.json says what it is; and its ids, which have to exist.
+static sl_status finish_around(compiler *c) {
+    bool said = c->config[0].add != AROUND_UNSAID || c->config[1].add != AROUND_UNSAID;
+    for (uint32_t side = 0; side < 2; side++) {
+        const around_config *config = &c->config[side];
+        if (said)
+            c->n_around[side] = 0;
+        for (uint32_t i = 0; i < c->n_added && config->add == AROUND_ON; i++) {
+            const entry *e = &c->entries[c->added[i].id];
+            if (e->len == config->len &&
+                memcmp(c->texts.data + e->at, config->token, e->len) == 0) {
+                c->around[side][0] = c->added[i].id;
+                c->n_around[side] = 1;
+            }
+        }
+        if (config->add == AROUND_ON && c->n_around[side] == 0)
+            return sl_fail(c->err, SL_ERR_CORRUPT,
+                           "tokenizer_config.json: %s is on, and '%.*s' is no added token",
+                           side == 0 ? "add_bos_token" : "add_eos_token",
+                           (int)SL_MIN(config->len, (size_t)60), config->token);
+        for (uint32_t i = 0; i < c->n_around[side]; i++)
+            if (c->around[side][i] >= c->n_vocab ||
+                c->entries[c->around[side][i]].state == ENTRY_NONE)
+                return sl_fail(c->err, SL_ERR_CORRUPT,
+                               "tokenizer.json: the post_processor adds token %u, which does not "
+                               "exist",
+                               c->around[side][i]);
+    }
+    return SL_OK;
 }
 
 static sl_status read_tokenizer(compiler *c, const char *text, size_t len, const char *config,
@@ -690,7 +987,7 @@ static sl_status read_tokenizer(compiler *c, const char *text, size_t len, const
         bool required;
     } settings[] = {
         {"normalizer", read_normalizer, false},
-        {"pre_tokenizer", read_pre_tokenizer, true},
+        {"pre_tokenizer", read_pre_tokenizer, false},
         {"post_processor", read_post_processor, false},
         {"decoder", read_decoder, true},
     };
@@ -734,7 +1031,8 @@ static sl_status read_tokenizer(compiler *c, const char *text, size_t len, const
     if ((added_list.start && (st = read_added_tokens(c, added_list, arena))) ||
         (config && (st = read_config(c, config, config_len, arena))))
         return st;
-    return read_model(c, &model, arena);
+    st = read_model(c, &model, arena);
+    return st ? st : finish_around(c);
 }
 
 /* ---- the blob ------------------------------------------------------------------------------- */
@@ -754,10 +1052,19 @@ static sl_status sort_added(compiler *c) {
         added *a = &c->added[i];
         const entry *e = &c->entries[a->id];
         char content[SL_TOK_TOKEN_BYTES_MAX];
-        if (!a->normalized || !(c->flags & SL__TOK_NFC))
+        memcpy(content, c->texts.data + e->at, e->len); // keep_normalized() moves texts
+        // Where spaces and marks are one, text does not tell any more which of them was there.
+        bool has_mark = contains_mark(content, e->len);
+        bool takes_space = a->flags & (SL__TOK_LSTRIP | SL__TOK_RSTRIP) ||
+                           (c->marks_late && (has_mark || memchr(content, ' ', e->len) != NULL));
+        if (c->flags & SL__TOK_CHARS && (has_mark || (a->normalized && takes_space)))
+            return sl_fail(c->err, SL_ERR_UNSUPPORTED,
+                           "tokenizer.json: added token %u has a mark for a space, or takes spaces "
+                           "of normalized text; supported: neither",
+                           a->id);
+        if (!a->normalized || !(c->flags & (SL__TOK_NFC | SL__TOK_CHARS)))
             continue;
-        memcpy(content, c->texts.data + e->at, e->len); // keep_nfc() moves texts
-        if ((st = keep_nfc(c, content, e->len, &a->pattern, &a->pattern_len)))
+        if ((st = keep_normalized(c, content, e->len, &a->pattern, &a->pattern_len)))
             return st;
     }
     for (uint32_t i = 0; i < c->n_added; i++)
@@ -803,7 +1110,7 @@ static void fill_tokens(const compiler *c, const sl__tok_header *h, uint8_t *blo
     uint16_t *offset = (uint16_t *)(blob + at[SL__TOK_OFFSET]);
     uint32_t *byte_id = (uint32_t *)(blob + at[SL__TOK_BYTE_ID]);
     sl__tok_added *out = (sl__tok_added *)(blob + at[SL__TOK_ADDED]);
-    uint32_t used = 0, slot;
+    uint32_t used = 0;
     for (uint32_t id = 0;; id++) {
         if (id % 64 == 0)
             base[id / 64] = used;
@@ -826,11 +1133,13 @@ static void fill_tokens(const compiler *c, const sl__tok_header *h, uint8_t *blo
         }
         out[i] = (sl__tok_added){a->id, a->flags, start, a->pattern_len};
     }
-    for (int b = 0; b < 256; b++) {
-        uint8_t byte = (uint8_t)b;
-        byte_id[b] = find_bytes(c, &byte, 1, &slot);
-    }
+    memcpy(byte_id, c->byte_id, sizeof(c->byte_id));
     memcpy(blob + at[SL__TOK_SLOT], c->slot, h->n_slots * sizeof(*c->slot));
+    uint32_t *around = (uint32_t *)(blob + at[SL__TOK_AROUND]);
+    memcpy(around, c->around[0], c->n_around[0] * sizeof(*around));
+    memcpy(around + c->n_around[0], c->around[1], c->n_around[1] * sizeof(*around));
+    if (c->patterns.len > 0)
+        memcpy(blob + at[SL__TOK_PATTERN], c->patterns.data, c->patterns.len);
 }
 
 // Mark the tokens that merging gives back whole, with the very code that will merge.
@@ -869,14 +1178,16 @@ static sl_status write_blob(compiler *c, sl_buf *out) {
     sl__tok_header h = {.magic = {'S', 'L', 'T', 'O', 'K', 'E', 'N', 'S'},
                         .version = SL__TOK_VERSION,
                         .flags = c->flags,
-                        .pattern_id = c->pattern_id,
+                        .n_pattern_bytes = (uint32_t)c->patterns.len,
                         .n_vocab = c->n_vocab,
                         .n_added = c->n_added,
                         .n_raw = n_raw,
                         .n_slots = c->n_slots,
                         .n_pairs = c->n_merges + c->n_merges / 3 + 2,
                         .n_results = by_rank ? c->n_merges : 0,
-                        .n_bytes = (uint32_t)n_bytes};
+                        .n_bytes = (uint32_t)n_bytes,
+                        .n_before = c->n_around[0],
+                        .n_after = c->n_around[1]};
     sl__tok_layout(&h, at);
     h.blob_bytes = at[SL__TOK_SECTIONS];
     uint8_t *blob = sl_mem_calloc(1, h.blob_bytes);
@@ -903,6 +1214,9 @@ sl_status sl_tok_compile(const char *tokenizer_json, size_t len, const char *tok
     sl_arena arena;
     sl_buf_clear(blob);
     sl_buf_init(&c.texts);
+    sl_buf_init(&c.patterns);
+    for (int b = 0; b < 256; b++)
+        c.byte_id[b] = SL_TOK_IDS_MAX;
     void *block = sl_mem_alloc(SETTING_ARENA_BYTES);
     sl_status st = block ? SL_OK : no_memory(&c);
     if (!st) {
@@ -913,6 +1227,7 @@ sl_status sl_tok_compile(const char *tokenizer_json, size_t len, const char *tok
         st = write_blob(&c, blob);
     sl_mem_free(block);
     sl_buf_deinit(&c.texts);
+    sl_buf_deinit(&c.patterns);
     sl_mem_free(c.entries);
     sl_mem_free(c.added);
     sl_mem_free(c.slot);

@@ -2,8 +2,9 @@
  *
  * Raw text -> sections between added tokens -> window (normalize.h) -> pre-tokens -> ids. Nothing in
  * here depends on the size of the text; the workspace bounds the window and the longest piece. */
+#include <assert.h>
+
 #include "text/normalize.h"
-#include "text/pretokenize.h"
 #include "text/tokenizer_internal.h"
 #include "text/utf8.h"
 
@@ -94,18 +95,40 @@ static inline bool tree_min(const rank_tree *t, size_t *at, uint32_t *rank) {
     return true;
 }
 
+// What merging starts from, with the ranks of neighbours: bytes, or characters where they are tokens.
+static size_t first_symbols(const sl_tok *tok, const sl__tok_merger *m, const uint8_t *piece,
+                            size_t n) {
+    uint32_t *symbol = m->symbol;
+    size_t count = 0, previous = 0, len;
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t slot = SL__TOK_NO_SLOT, cp;
+        len = 1;
+        if (tok->flags & SL__TOK_CHARS && (piece[i] & 0xc0) != 0x80) {
+            len = sl_utf8_decode_valid(piece + i, &cp);
+            slot = sl__tok_lookup(tok, piece + i, len);
+            len = slot == SL__TOK_NO_SLOT ? 1 : len;
+        }
+        uint32_t id = slot == SL__TOK_NO_SLOT ? tok->byte_id[piece[i]] : slot & SL__TOK_ID_MASK;
+        symbol[i] = id | (uint32_t)len << 21;
+        for (size_t k = i + 1; k < i + len; k++)
+            m->rank[k] = SL__TOK_NO_VALUE;
+        if (len > 1)
+            symbol[i + len - 1] = BACK | (uint32_t)i;
+        if (i > 0)
+            m->rank[previous] = sl__tok_pair_value(tok, sl__tok_symbol_id(symbol[previous]), id);
+        previous = i;
+        count++;
+    }
+    m->rank[previous] = SL__TOK_NO_VALUE;
+    return count;
+}
+
 size_t sl__tok_merge(const sl_tok *tok, sl__tok_merger *m, const uint8_t *piece, size_t n) {
     uint32_t *symbol = m->symbol;
     rank_tree tree;
-    for (size_t i = 0; i < n; i++)
-        symbol[i] = tok->byte_id[piece[i]] | 1u << 21;
-    for (size_t i = 0; i + 1 < n; i++)
-        m->rank[i] =
-            sl__tok_pair_value(tok, sl__tok_symbol_id(symbol[i]), sl__tok_symbol_id(symbol[i + 1]));
-    m->rank[n - 1] = SL__TOK_NO_VALUE;
-    tree_init(&tree, m->rank, n);
-    size_t count = n, at;
+    size_t count = first_symbols(tok, m, piece, n), at;
     uint32_t value;
+    tree_init(&tree, m->rank, n);
     while (tree_min(&tree, &at, &value)) {
         size_t right = at + sl__tok_symbol_len(symbol[at]);
         uint32_t len = sl__tok_symbol_len(symbol[at]) + sl__tok_symbol_len(symbol[right]);
@@ -187,7 +210,7 @@ static bool find_added(const sl_tok *tok, bool normalized, const uint8_t *text, 
 }
 
 // The class of the character that ends at text[at], at > 0; invalid bytes count as U+FFFD.
-static uint8_t class_before(const uint8_t *text, size_t at) {
+static uint32_t class_before(const uint8_t *text, size_t at) {
     size_t start = at - 1;
     while (start > 0 && at - start < 4 && (text[start] & 0xc0) == 0x80)
         start--;
@@ -196,7 +219,7 @@ static uint8_t class_before(const uint8_t *text, size_t at) {
     return whole && cp != SL_UTF8_INVALID ? sl_uni_class(cp) : SL_UNI_S;
 }
 
-static uint8_t class_at(const uint8_t *text, size_t len, size_t at, size_t *n) {
+static uint32_t class_at(const uint8_t *text, size_t len, size_t at, size_t *n) {
     uint32_t cp;
     *n = sl_utf8_decode(text + at, text + len, &cp);
     return cp != SL_UTF8_INVALID ? sl_uni_class(cp) : SL_UNI_S;
@@ -219,7 +242,7 @@ static size_t skip_white(const uint8_t *text, size_t len, size_t at) {
 
 // Whether a match counts, given the class of what stands before text (0: nothing), and the text it
 // takes: with lstrip and rstrip also the white space around it, but none before `taken`.
-static bool accept_match(const added_match *m, const uint8_t *text, size_t len, uint8_t before,
+static bool accept_match(const added_match *m, const uint8_t *text, size_t len, uint32_t before,
                          size_t taken, size_t *start, size_t *stop) {
     size_t n;
     if ((m->added->flags & SL__TOK_SINGLE_WORD) &&
@@ -237,13 +260,14 @@ static bool accept_match(const added_match *m, const uint8_t *text, size_t len, 
 // at least as much new text as it moves.
 typedef struct encoder {
     const sl_tok *tok;
-    const sl_pretok *pattern;
     bool plain;
     size_t limit;
-    uint8_t *window; // [2 * limit]
+    uint8_t *window; // [2 * limit], and a byte before it
     size_t from, to; // the text in the window that is not encoded yet
     size_t seen;     // normalized added tokens were looked for up to here
-    uint8_t before;  // class of the character that stood before window[0], 0 at a start
+    uint32_t before; // class of the character that stood before window[0], 0 at a start
+    bool space;      // one belongs before the text at from, where it has none
+    sl_pretok_cursor cursor;
     sl_normalizer input;
     sl__tok_merger merger;
     uint32_t *ids;
@@ -259,6 +283,7 @@ static size_t unit_bytes(void) {
     return LIMIT_UNIT * (2 + 4 + 4) + 18 * 4;
 }
 #define FIXED_BYTES 1024
+#define HEADROOM 64 /* before the window; one byte is used, the others keep it aligned */
 
 size_t sl_tok_workspace_bytes(size_t piece_bytes_max) {
     size_t limit = SL_MAX(piece_bytes_max, (size_t)LIMIT_MIN);
@@ -275,22 +300,23 @@ static sl_status encoder_init(encoder *e, const sl_tok *tok, unsigned flags, uin
         return sl_arena_full(workspace, needs, err);
     size_t limit = (left - FIXED_BYTES) / unit_bytes() * LIMIT_UNIT;
     limit = SL_MIN(limit, (size_t)BACK);
+    uint8_t *window = sl_arena_alloc(workspace, 2 * limit + HEADROOM, 64);
     *e = (encoder){.tok = tok,
-                   .pattern = sl_pretok_by_id(tok->pattern_id),
                    .plain = flags & SL_TOK_PLAIN,
                    .limit = limit,
-                   .window = sl_arena_alloc(workspace, 2 * limit, 64),
                    .merger = {.symbol = sl_arena_alloc(workspace, 4 * limit, 64),
                               .rank = sl_arena_alloc(workspace, 4 * sl__tok_rank_count(limit), 64)},
                    .ids = ids,
                    .ids_cap = ids_cap};
-    if (!e->window || !e->merger.symbol || !e->merger.rank)
+    if (!window || !e->merger.symbol || !e->merger.rank)
         return sl_arena_full(workspace, needs, err);
+    e->window = window + HEADROOM;
     // Normalizing and merging take turns, so they share their room.
     e->input = (sl_normalizer){.segment = e->merger.symbol,
                                .scratch = e->merger.rank,
                                .segment_cap = limit,
-                               .nfc = tok->flags & SL__TOK_NFC};
+                               .nfc = tok->flags & SL__TOK_NFC,
+                               .spaces = tok->flags & SL__TOK_CHARS};
     return SL_OK;
 }
 
@@ -332,6 +358,7 @@ static sl_status refill(encoder *e, sl_error *err) {
     if (drop > 0) {
         e->before = class_before(e->window, drop);
         memmove(e->window, e->window + drop, left);
+        sl_pretok_moved(&e->cursor, drop);
         e->from -= drop;
         e->seen -= drop;
         e->to = left;
@@ -370,12 +397,40 @@ static size_t plain_end(encoder *e, bool *match, added_match *m, size_t *stop, b
     return SL_MAX(end, e->from);
 }
 
-// Raw text without raw added tokens.
-static sl_status encode_section(encoder *e, const uint8_t *text, size_t len, sl_error *err) {
+// The plain text in the window up to end, as far as it can be cut. Pieces are taken from the byte before
+// the window on, so that there is always room for a space before the first.
+static sl_status encode_plain(encoder *e, size_t end, bool final, sl_error *err) {
+    const uint8_t *text = e->window - 1;
+    while (e->from < end) {
+        bool space = e->space && e->window[e->from] != ' ';
+        size_t at = e->from + !space;
+        if (space)
+            e->window[(ptrdiff_t)e->from - 1] = ' ';
+        size_t n = sl_pretok_next(&e->tok->pretok, &e->cursor, text, at, end + 1, final);
+        if (n == 0)
+            return SL_OK;
+        if (n > e->limit)
+            return too_long(e, err);
+        encode_piece(e, text + at, n);
+        e->from = at + n - 1;
+        e->space = false;
+    }
+    return SL_OK;
+}
+
+// Raw text without raw added tokens, len > 0. at_start: nothing stands before it.
+static sl_status encode_section(encoder *e, const uint8_t *text, size_t len, bool at_start,
+                                sl_error *err) {
+    uint32_t flags = e->tok->flags;
+    assert(e->window != NULL);
     e->input.at = text;
     e->input.end = text + len;
     e->from = e->to = e->seen = 0;
     e->before = 0;
+    if (flags & SL__TOK_SPACE_RAW)
+        e->window[e->to++] = ' ';
+    e->space = flags & SL__TOK_SPACE_PIECE || (flags & SL__TOK_SPACE_FIRST && at_start);
+    e->cursor = (sl_pretok_cursor){0};
     for (;;) {
         sl_status st = refill(e, err);
         if (st)
@@ -384,25 +439,24 @@ static sl_status encode_section(encoder *e, const uint8_t *text, size_t len, sl_
         do {
             added_match m;
             size_t stop, end = plain_end(e, &match, &m, &stop, &more);
-            bool final = match || !more;
-            while (e->from < end) {
-                size_t n = sl_pretok_next(e->pattern, e->window + e->from, e->window + end, final);
-                if (n == 0)
-                    break;
-                if (n > e->limit)
-                    return too_long(e, err);
-                encode_piece(e, e->window + e->from, n);
-                e->from += n;
-            }
+            if ((st = encode_plain(e, end, match || !more, err)))
+                return st;
             if (!match || more)
                 break;
             emit(e, m.added->id);
             e->from = stop;
             e->seen = m.end;
+            e->space = flags & SL__TOK_SPACE_PIECE;
+            e->cursor = (sl_pretok_cursor){0};
         } while (true);
         if (!more)
             return SL_OK;
     }
+}
+
+static void emit_around(encoder *e, uint32_t first, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        emit(e, e->tok->around[first + i]);
 }
 
 sl_status sl_tok_encode(const sl_tok *tok, const char *text, size_t len, unsigned flags,
@@ -414,18 +468,22 @@ sl_status sl_tok_encode(const sl_tok *tok, const char *text, size_t len, unsigne
     added_match m;
     *n_ids = 0;
     sl_status st = encoder_init(&e, tok, flags, ids, ids_cap, workspace, err);
+    if (!st && flags & SL_TOK_TEMPLATE)
+        emit_around(&e, 0, tok->n_before);
     while (!st && !e.plain && find_added(tok, false, raw, len, &seen, len, &m)) {
         size_t start, stop;
         seen = m.end;
         if (!accept_match(&m, raw, len, 0, done, &start, &stop))
             continue;
         if (done < start)
-            st = encode_section(&e, raw + done, start - done, err);
+            st = encode_section(&e, raw + done, start - done, done == 0, err);
         emit(&e, m.added->id);
         done = stop;
     }
     if (!st && done < len)
-        st = encode_section(&e, raw + done, len - done, err);
+        st = encode_section(&e, raw + done, len - done, done == 0, err);
+    if (!st && flags & SL_TOK_TEMPLATE)
+        emit_around(&e, tok->n_before, tok->n_after);
     sl_arena_reset(workspace, mark);
     if (st)
         return st;

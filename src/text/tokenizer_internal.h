@@ -12,20 +12,31 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "blobs are read in place");
 
 #define SL__TOK_MAGIC "SLTOKENS"
-#define SL__TOK_VERSION 1u
+#define SL__TOK_VERSION 2u
 
 enum {
     SL__TOK_NFC = 1,           /* normalize to NFC */
     SL__TOK_IGNORE_MERGES = 2, /* a pre-token that is in the vocabulary is taken whole */
-    SL__TOK_FLAGS = 3,
+    /* Merging starts from characters, and from bytes where the vocabulary lacks one; U+2581 is a
+     * space. Without this flag it starts from bytes. */
+    SL__TOK_CHARS = 4,
+    /* A space is put before the text ... */
+    SL__TOK_SPACE_RAW = 8,    /* between raw added tokens, before it is looked through for others */
+    SL__TOK_SPACE_PIECE = 16, /* between added tokens, where it does not start with one */
+    SL__TOK_SPACE_FIRST = 32, /* the same, for what stands at the very start only */
+    SL__TOK_STRIP = 64,       /* a space at the start of decoded text is left out */
+    SL__TOK_FLAGS = 127,
 };
+
+/* Tokens that the template puts before and after a text. */
+#define SL__TOK_AROUND_MAX 8
 
 typedef struct sl__tok_header {
     char magic[8];
     uint32_t version;
     uint32_t flags;
     uint64_t blob_bytes;
-    uint32_t pattern_id;
+    uint32_t n_pattern_bytes;
     uint32_t n_vocab;
     uint32_t n_added;
     uint32_t n_raw;
@@ -33,7 +44,7 @@ typedef struct sl__tok_header {
     uint32_t n_pairs;
     uint32_t n_results; /* 0: the values of pairs are their results */
     uint32_t n_bytes;   /* of the section of token bytes */
-    uint32_t zero[2];
+    uint32_t n_before, n_after;
 } sl__tok_header;
 
 /* Sections. Token id spans bytes[base[id / 64] + offset[id]] up to the same of id + 1. */
@@ -46,6 +57,8 @@ typedef enum sl__tok_section {
     SL__TOK_PAIR,    /* uint64_t [n_pairs]: hash table from (left id, right id) to a value */
     SL__TOK_RESULT,  /* uint32_t [n_results]: the id that a merge of this rank makes */
     SL__TOK_BYTE_ID, /* uint32_t [256]: the id of each single byte */
+    SL__TOK_AROUND,  /* uint32_t [n_before + n_after]: ids of the template */
+    SL__TOK_PATTERN, /* char [n_pattern_bytes]: the steps of pretokenize.h, each ends with a NUL */
     SL__TOK_ADDED,   /* sl__tok_added [n_added]: raw ones, then normalized ones, each by pattern */
     SL__TOK_SECTIONS,
 } sl__tok_section;
@@ -76,6 +89,8 @@ static inline void sl__tok_layout(const sl__tok_header *h, uint64_t at[SL__TOK_S
         8 * (uint64_t)h->n_pairs,
         4 * (uint64_t)h->n_results,
         4 * 256,
+        4 * ((uint64_t)h->n_before + h->n_after),
+        h->n_pattern_bytes,
         sizeof(sl__tok_added) * (uint64_t)h->n_added,
     };
     uint64_t end = sizeof(*h);
@@ -195,7 +210,7 @@ typedef struct sl__tok_merger {
 
 size_t sl__tok_rank_count(size_t n);
 
-/* Merge a piece of n >= 1 bytes. Returns the number of symbols; the first is at symbol[0], and
+/* Merge a piece of n >= 1 bytes of valid UTF-8 (any bytes without SL__TOK_CHARS). Returns the number of symbols; the first is at symbol[0], and
  * sl__tok_symbol() walks them. */
 size_t sl__tok_merge(const sl_tok *tok, sl__tok_merger *m, const uint8_t *piece, size_t n);
 

@@ -19,9 +19,11 @@ enum {
     S_COUNT = L_COUNT * V_COUNT * T_COUNT,
 };
 
-uint8_t sl_uni_class(uint32_t cp) {
+uint32_t sl_uni_class(uint32_t cp) {
     uint32_t block = sl__uni_class_index[cp >> SL_UNI_CLASS_SHIFT];
-    return sl__uni_class[block << SL_UNI_CLASS_SHIFT | (cp & ((1u << SL_UNI_CLASS_SHIFT) - 1))];
+    uint8_t entry =
+        sl__uni_class[block << SL_UNI_CLASS_SHIFT | (cp & ((1u << SL_UNI_CLASS_SHIFT) - 1))];
+    return 1u << (entry & 31) | (entry & 32 ? SL_UNI_WORD : 0);
 }
 
 static uint32_t nfc_record(uint32_t cp) {

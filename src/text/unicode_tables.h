@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#define SL_UNI_CLASS_SHIFT 7
+#define SL_UNI_CLASS_SHIFT 8
 #define SL_UNI_NFC_SHIFT 7
 
-/* The SL_UNI_* bits of unicode.h. */
+/* The number of the category's bit in unicode.h, and 32 for SL_UNI_WORD. */
 extern const uint8_t sl__uni_class_index[];
 extern const uint8_t sl__uni_class[];
 

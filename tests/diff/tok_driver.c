@@ -6,6 +6,8 @@
  *   0  ids of the text            1  ids of the text as plain text
  *   2  code points of its NFC     3  the bytes of the tokens whose ids (uint32 each) are the text
  *   4  as 0, in the smallest workspace, so that the window over the text moves often
+ *   5  as 0, with the tokens of the template
+ *   6  the bytes of the text that a stream of the ids gives; 7: without special tokens
  * Numbers are little-endian. The first answer, unasked, is the size of the tables. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +68,33 @@ static size_t token_bytes(const sl_tok *tok, const char *ids, size_t len, uint32
     return count;
 }
 
+static size_t stream_text(const sl_tok *tok, const char *ids, size_t len, bool special,
+                          uint32_t *out) {
+    sl_utf8_stream stream;
+    char text[SL_UTF8_FEED_BYTES(SL_TOK_TOKEN_BYTES_MAX)];
+    size_t count = 0;
+    bool at_start = true;
+    sl_utf8_stream_init(&stream);
+    for (size_t i = 0; i <= len; i += 4) {
+        uint32_t id;
+        const char *bytes;
+        size_t n = 0;
+        if (i + 4 > len) {
+            n = sl_utf8_flush(&stream, text);
+        } else {
+            memcpy(&id, ids + i, 4);
+            if ((!special && sl_tok_is_special(tok, id)) ||
+                !sl_tok_decode(tok, id, at_start, &bytes, &n))
+                continue;
+            at_start = false;
+            n = sl_utf8_feed(&stream, bytes, n, text);
+        }
+        for (size_t k = 0; k < n; k++)
+            out[count++] = (uint8_t)text[k];
+    }
+    return count;
+}
+
 int main(int argc, char **argv) {
     sl_error err;
     sl_buf blob;
@@ -102,9 +131,14 @@ int main(int argc, char **argv) {
             n = normalize(text, head[1], values, room);
         else if (head[0] == 3)
             n = token_bytes(&tok, text, head[1], values);
+        else if (head[0] == 6 || head[0] == 7)
+            n = stream_text(&tok, text, head[1], head[0] == 6, values);
         else
-            st = sl_tok_encode(&tok, text, head[1], head[0] == 1 ? SL_TOK_PLAIN : 0, values,
-                               TEXT_MAX, &n, &arena, &err);
+            st = sl_tok_encode(&tok, text, head[1],
+                               head[0] == 1   ? SL_TOK_PLAIN
+                               : head[0] == 5 ? SL_TOK_TEMPLATE
+                                              : 0,
+                               values, TEXT_MAX, &n, &arena, &err);
         answer(st, values, n);
     }
     free(json);

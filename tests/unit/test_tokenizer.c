@@ -256,21 +256,41 @@ static void what_is_not_understood_is_refused(void **state) {
         {WITH(normalizer, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
                           "\"Lowercase\"}]}"),
          SL_ERR_UNSUPPORTED, "normalizer"},
-        {WITH(pre_tokenizer, "{\"type\":\"Metaspace\"}"), SL_ERR_UNSUPPORTED, "Metaspace"},
-        {WITH(pre_tokenizer, "null"), SL_ERR_UNSUPPORTED, "pre_tokenizer"},
-        {WITH(pre_tokenizer, "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"),
+        {WITH(normalizer,
+              "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"b\"}"),
+         SL_ERR_UNSUPPORTED, "Replace"},
+        {WITH(normalizer, "{\"type\":\"Prepend\",\"prepend\":\"\u2581\"}"), SL_ERR_UNSUPPORTED,
+         "mixture"},
+        {WITH(pre_tokenizer, "{\"type\":\"Metaspace\",\"replacement\":\"_\"}"), SL_ERR_UNSUPPORTED,
+         "Metaspace"},
+        {WITH(pre_tokenizer, "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\"}"),
+         SL_ERR_UNSUPPORTED, "mixture"},
+        {WITH(pre_tokenizer, "{\"type\":\"Whitespace\"}"), SL_ERR_UNSUPPORTED, "Whitespace"},
+        {WITH(pre_tokenizer, "null"), SL_ERR_UNSUPPORTED, "mixture"},
+        {WITH(pre_tokenizer, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
+                             "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}"),
          SL_ERR_UNSUPPORTED, "add_prefix_space"},
+        {WITH(pre_tokenizer, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
+                             "{\"type\":\"Digits\"}]}"),
+         SL_ERR_UNSUPPORTED, "after ByteLevel"},
+        {WITH(pre_tokenizer, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},"
+                             "\"behavior\":\"Removed\",\"invert\":false}"),
+         SL_ERR_UNSUPPORTED, "Isolated"},
         {WITH(pre_tokenizer, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
                              "\"pattern\":{\"Regex\":\"\\\\w+\"},"
                              "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","
                              "\"add_prefix_space\":false,"
                              "\"use_regex\":false}]}"),
-         SL_ERR_UNSUPPORTED, "'\\w+'; known patterns: gpt2, qwen2, qwen35"},
-        {WITH(post_processor, "{\"type\":\"TemplateProcessing\"}"), SL_ERR_UNSUPPORTED,
-         "TemplateProcessing"},
+         SL_ERR_UNSUPPORTED, "'\\w+': at 1"},
+        {WITH(post_processor, "{\"type\":\"TemplateProcessing\"}"), SL_ERR_UNSUPPORTED, "template"},
+        {WITH(post_processor,
+              "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},"
+              "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[999]}}}"),
+         SL_ERR_CORRUPT, "token 999"},
+        {WITH(post_processor, "{\"type\":\"RobertaProcessing\"}"), SL_ERR_UNSUPPORTED, "Roberta"},
         {WITH(decoder, "{\"type\":\"WordPiece\"}"), SL_ERR_UNSUPPORTED, "WordPiece"},
         {WITH(model, "\"type\":\"Unigram\","), SL_ERR_UNSUPPORTED, "Unigram"},
-        {WITH(model, "\"byte_fallback\":true,"), SL_ERR_UNSUPPORTED, "byte_fallback"},
+        {WITH(model, "\"byte_fallback\":true,"), SL_ERR_UNSUPPORTED, "mixture"},
         {WITH(model, "\"dropout\":0.1,"), SL_ERR_UNSUPPORTED, "dropout"},
         {WITH(model, "\"end_of_word_suffix\":\"</w>\","), SL_ERR_UNSUPPORTED, "end_of_word_suffix"},
         {WITH(model, "\"novelty\":1,"), SL_ERR_UNSUPPORTED, "novelty"},
@@ -316,10 +336,21 @@ static void the_config_is_looked_through(void **state) {
     sl_error err;
     opened o;
     uint32_t id;
-    assert_int_equal(compile(&usual, "{\"add_bos_token\": true}", &o.blob, &err),
-                     SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "add_bos_token"));
-    sl_buf_deinit(&o.blob);
+    static const struct {
+        const char *config, *message;
+        sl_status status;
+    } refused[] = {
+        {"{\"add_bos_token\": true}", "add_bos_token", SL_ERR_CORRUPT},
+        {"{\"add_eos_token\": true, \"eos_token\": \"<none>\"}", "<none>", SL_ERR_CORRUPT},
+        {"{\"add_bos_token\": 1}", "neither", SL_ERR_CORRUPT},
+        {"{\"add_prefix_space\": true}", "add_prefix_space", SL_ERR_UNSUPPORTED},
+        {"{\"split_special_tokens\": true}", "split_special_tokens", SL_ERR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < SL_COUNT(refused); i++) {
+        assert_int_equal(compile(&usual, refused[i].config, &o.blob, &err), refused[i].status);
+        assert_non_null(strstr(err.message, refused[i].message));
+        sl_buf_deinit(&o.blob);
+    }
     assert_int_equal(compile(&usual,
                              "{\"added_tokens_decoder\": {\"260\": {\"content\": \"<other>\"}}}",
                              &o.blob, &err),
@@ -341,6 +372,99 @@ static void the_config_is_looked_through(void **state) {
     const char *bytes;
     size_t len;
     assert_false(sl_tok_token_bytes(&o.tok, 262, &bytes, &len)); // a hole
+    close_opened(&o);
+}
+
+#define TEMPLATE                                                                                   \
+    "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":"                   \
+    "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<tag>\",\"type_id\":0}},"      \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"e\"}}],"              \
+    "\"special_tokens\":{\"<tag>\":{\"ids\":[261]},\"e\":{\"ids\":[260,260]}}}]}"
+
+static void a_template_stands_around_a_text(void **state) {
+    (void)state;
+    sl_error err;
+    opened o;
+    mini m = usual;
+    m.post_processor = TEMPLATE;
+    open_mini(&o, &m);
+    EXPECT_IDS(&o, "abc", 0, 257);
+    EXPECT_IDS(&o, "abc", SL_TOK_TEMPLATE, 261, 257, 260, 260);
+    EXPECT_IDS(&o, "<tag>", SL_TOK_TEMPLATE | SL_TOK_PLAIN, 261, '<', 't', 'a', 'g', '>', 260, 260);
+    EXPECT_IDS(&o, "", SL_TOK_TEMPLATE, 261, 260, 260);
+    close_opened(&o);
+    // What the config says counts instead of it.
+    static const char *const bos =
+        "{\"add_bos_token\": true, \"bos_token\": {\"content\": \"<end>\"}}";
+    assert_int_equal(compile(&m, bos, &o.blob, &err), SL_OK);
+    open_blob(&o);
+    EXPECT_IDS(&o, "abc", SL_TOK_TEMPLATE, 260, 257);
+    close_opened(&o);
+    assert_int_equal(
+        compile(&m, "{\"add_bos_token\": false, \"bos_token\": \"<end>\"}", &o.blob, &err), SL_OK);
+    open_blob(&o);
+    EXPECT_IDS(&o, "abc", SL_TOK_TEMPLATE, 257);
+    close_opened(&o);
+    assert_int_equal(
+        compile(&m, "{\"add_eos_token\": true, \"eos_token\": \"<tag>\"}", &o.blob, &err), SL_OK);
+    open_blob(&o);
+    EXPECT_IDS(&o, "abc", SL_TOK_TEMPLATE, 257, 261);
+    close_opened(&o);
+}
+
+/* A vocabulary of characters: bytes are 0..255, then words with the mark for a space. */
+static void open_chars(opened *o, const char *strip, const char *merges) {
+    sl_error err;
+    sl_buf json;
+    sl_buf_init(&json);
+    sl_buf_printf(
+        &json,
+        "{\"added_tokens\":[{\"id\":300,\"content\":\"<s>\",\"special\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+        "\"prepend\":\"\u2581\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+        "\"content\":\"\u2581\"}]},\"pre_tokenizer\":null,\"decoder\":{\"type\":\"Sequence\","
+        "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},"
+        "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}%s]},"
+        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<s>\",\"fuse_unk\":true,"
+        "\"byte_fallback\":true,\"vocab\":{",
+        strip);
+    for (unsigned b = 0; b < 256; b++)
+        sl_buf_printf(&json, "\"<0x%02X>\":%u,", b, b);
+    sl_buf_printf(&json,
+                  "\"\u2581\":256,\"a\":257,\"b\":258,\"\u00e9\":259,\"ab\":260,\"\u2581ab\":261,"
+                  "\"b\u2581\":262},\"merges\":[%s]}}",
+                  merges);
+    sl_buf_init(&o->blob);
+    assert_int_equal(sl_tok_compile(json.data, json.len, NULL, 0, &o->blob, &err), SL_OK);
+    sl_buf_deinit(&json);
+    open_blob(o);
+}
+
+static void characters_fall_back_to_bytes(void **state) {
+    (void)state;
+    opened o;
+    const char *bytes;
+    size_t len;
+    open_chars(&o, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}",
+               "\"a b\",\"\u2581 ab\"");
+    EXPECT_IDS(&o, "ab", 0, 261);
+    EXPECT_IDS(&o, "ab\n", 0, 261, '\n');
+    EXPECT_IDS(&o, " ab ab", 0, 256, 261, 261);
+    EXPECT_IDS(&o, "\u2581\u00e9\u4e2d", 0, 256, 256, 259, 0xe4, 0xb8, 0xad);
+    EXPECT_IDS(&o, "<0x41>A", 0, 256, '<', '0', 'x', '4', '1', '>', 'A');
+    EXPECT_IDS(&o, "<s>ab<s>", 0, 300, 261, 300);
+    EXPECT_IDS(&o, "<s>", SL_TOK_PLAIN, 256, '<', 's', '>');
+    assert_true(sl_tok_decode(&o.tok, 261, true, &bytes, &len) && len == 2 && *bytes == 'a');
+    assert_true(sl_tok_decode(&o.tok, 261, false, &bytes, &len) && len == 3 && *bytes == ' ');
+    assert_true(sl_tok_decode(&o.tok, 256, true, &bytes, &len) && len == 0);
+    assert_true(sl_tok_decode(&o.tok, '\n', true, &bytes, &len) && len == 1 && *bytes == '\n');
+    assert_false(sl_tok_decode(&o.tok, 299, true, &bytes, &len));
+    assert_int_equal(o.tok.pretok.n_steps, 1); // cut before spaces
+    close_opened(&o);
+    open_chars(&o, "", "\"b \u2581\",\"a b\"");
+    EXPECT_IDS(&o, "ab ab", 0, 256, 257, 262, 260);
+    assert_true(sl_tok_decode(&o.tok, 261, true, &bytes, &len) && len == 3);
+    assert_int_equal(o.tok.pretok.n_steps, 0); // a merge crosses the place
     close_opened(&o);
 }
 
@@ -426,6 +550,8 @@ int main(void) {
         cmocka_unit_test(pieces_are_limited_by_the_workspace),
         cmocka_unit_test(what_is_not_understood_is_refused),
         cmocka_unit_test(the_config_is_looked_through),
+        cmocka_unit_test(a_template_stands_around_a_text),
+        cmocka_unit_test(characters_fall_back_to_bytes),
         cmocka_unit_test(damaged_tables_do_no_harm),
         cmocka_unit_test(the_demo_tokenizer_works),
     };

@@ -110,19 +110,25 @@ static void a_stream_releases_as_early_as_it_can(void **state) {
 
 static void classes_are_those_of_unicode_16(void **state) {
     (void)state;
-    assert_int_equal(sl_uni_class('a'), SL_UNI_L | SL_UNI_WORD);
-    assert_int_equal(sl_uni_class('7'), SL_UNI_N | SL_UNI_WORD);
-    assert_int_equal(sl_uni_class('_'), SL_UNI_P | SL_UNI_WORD);
-    assert_int_equal(sl_uni_class('+'), SL_UNI_S);
-    assert_int_equal(sl_uni_class('\n'), SL_UNI_WHITE);
-    assert_int_equal(sl_uni_class(0x1c), 0); // a separator by name only
-    assert_int_equal(sl_uni_class(0x301), SL_UNI_M | SL_UNI_WORD);
-    assert_int_equal(sl_uni_class(0x3000), SL_UNI_WHITE);
-    assert_int_equal(sl_uni_class(0x200b), 0);
-    assert_int_equal(sl_uni_class(0x200d), SL_UNI_WORD);
-    assert_int_equal(sl_uni_class(0xbd), SL_UNI_N);
-    assert_int_equal(sl_uni_class(0x105c0), SL_UNI_L | SL_UNI_WORD); // new in Unicode 16
-    assert_int_equal(sl_uni_class(0x10ffff), 0);
+    assert_int_equal(sl_uni_class('a'), SL_UNI_LL | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class('A'), SL_UNI_LU | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class(0x1c5), SL_UNI_LT | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class(0x2b0), SL_UNI_LM | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class(0x4e2d), SL_UNI_LO | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class('7'), SL_UNI_ND | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class('_'), SL_UNI_PC | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class('+'), SL_UNI_SM);
+    assert_int_equal(sl_uni_class('\n'), SL_UNI_WHITE_CONTROL);
+    assert_int_equal(sl_uni_class(0x85), SL_UNI_WHITE_CONTROL);
+    assert_int_equal(sl_uni_class(0x1c), SL_UNI_CC); // a separator by name only
+    assert_int_equal(sl_uni_class(0x301), SL_UNI_MN | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class(0x3000), SL_UNI_ZS);
+    assert_int_equal(sl_uni_class(0x200b), SL_UNI_CF);
+    assert_int_equal(sl_uni_class(0x200d), SL_UNI_CF | SL_UNI_WORD);
+    assert_int_equal(sl_uni_class(0xbd), SL_UNI_NO);
+    assert_int_equal(sl_uni_class(0x105c0), SL_UNI_LO | SL_UNI_WORD); // new in Unicode 16
+    assert_int_equal(sl_uni_class(0x10ffff), SL_UNI_CN);
+    assert_int_equal(SL_UNI_WHITE & (SL_UNI_CC | SL_UNI_L), 0);
 }
 
 static size_t nfc(const char *text, size_t len, size_t room, char *out, size_t segment_cap,
