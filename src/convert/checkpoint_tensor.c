@@ -234,9 +234,6 @@ static sl_status resolve_matrix(const sl_checkpoint *ck, const sl_tensor_spec *s
                                 sl_st_tensor *w, sl_matrix_source *out, sl_error *err) {
     const sl_tensor_place *p = &out->place;
     sl_status st;
-    if (p->cols > SL_ROW_MAX || spec->cols > SL_ROW_MAX)
-        return sl_fail(err, SL_ERR_UNSUPPORTED, "tensor '%.200s' has rows of %u, supported are %u",
-                       w->name, SL_MAX(p->cols, spec->cols), SL_ROW_MAX);
     out->in.rows = p->rows;
     out->in.cols = p->cols;
     bool blocks = p->suffix == SL_SUFFIX_BLOCKS;
@@ -305,8 +302,13 @@ sl_status sl_checkpoint_resolve(const sl_checkpoint *ck, const sl_tensor_spec *s
     bool matrix = spec->kind == SL_TENSOR_MATRIX || spec->kind == SL_TENSOR_EXPERT;
     sl_status st;
     out->name = t ? t->name : "";
+    uint32_t longest = SL_MAX(out->place.cols, spec->cols);
     if (!t)
         st = missing(ck, spec, expert, err);
+    else if (longest > SL_ROW_MAX)
+        st = sl_fail(err, SL_ERR_UNSUPPORTED,
+                     "tensor '%.200s' has rows of %u, supported are up to %u", t->name, longest,
+                     SL_ROW_MAX);
     else
         st = matrix ? resolve_matrix(ck, spec, t, out, err) : resolve_vector(ck, spec, t, out, err);
     if (st && err && sl_kind_is_expert(spec->kind)) {

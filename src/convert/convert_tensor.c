@@ -273,24 +273,17 @@ static sl_status copy_part(sl_tensor_writer *w, const sl_matrix_source *s, unsig
 static sl_status write_vector(sl_tensor_writer *w, const sl_matrix_source *s, uint64_t to,
                               sl_error *err) {
     const sl_tensor_place *p = &s->place;
-    const size_t size = sl_dtype_bits(s->in.dtype) / 8, step = SL_STRIP_BYTES / sizeof(float);
-    _Static_assert(SL_STRIP_BYTES / sizeof(float) % 2 == 0, "a strip is whole steps of columns");
-    for (size_t at = 0; at < p->cols; at += step) {
-        size_t n = SL_MIN(step, p->cols - at), k = 0;
-        sl_status st = read_part(w, s, 0, 0, at * size, w->raw, n * size, err);
-        if (st)
-            return st;
-        sl_widen(w->raw, s->in.dtype, n, w->wide);
-        for (size_t i = p->first_col; i < n; i += p->col_step)
-            w->wide[k++] = s->plus_one ? 1.0f + w->wide[i] : w->wide[i];
-        if (!sl_all_finite(w->wide, SL_DTYPE_F32, k))
-            return not_finite(s, err);
-        if ((st = sl_store_block_put(w->out, to + at / p->col_step * sizeof(float), w->wide,
-                                     k * sizeof(float), err)) ||
-            (st = sl__report(w, k * size, err)))
-            return st;
-    }
-    return SL_OK;
+    size_t k = 0;
+    sl_status st = read_part(w, s, 0, 0, 0, w->raw, (size_t)s->row_bytes[0], err);
+    if (st)
+        return st;
+    sl_widen(w->raw, s->in.dtype, p->cols, w->wide);
+    for (size_t i = p->first_col; i < p->cols; i += p->col_step)
+        w->wide[k++] = s->plus_one ? 1.0f + w->wide[i] : w->wide[i];
+    if (!sl_all_finite(w->wide, SL_DTYPE_F32, k))
+        return not_finite(s, err);
+    st = sl_store_block_put(w->out, to, w->wide, k * sizeof(float), err);
+    return st ? st : sl__report(w, s->bytes, err);
 }
 
 // [channels][width] in the file, [width][channels] in the store; rows is the width.

@@ -119,6 +119,18 @@ static const char *write_folder(const char *name, const test_entries *e, const c
     return path;
 }
 
+static void edit_config(const char *folder, const char *from, const char *to) {
+    size_t n;
+    char *config = test_file_read(in(folder, "config.json"), &n);
+    char *at = strstr(config, from);
+    assert_non_null(at);
+    char *text = malloc(n + strlen(to) + 1);
+    int m = sprintf(text, "%.*s%s%s", (int)(at - config), config, to, at + strlen(from));
+    test_file_write(in(folder, "config.json"), text, (size_t)m);
+    free(text);
+    free(config);
+}
+
 static uint64_t random_state = 1;
 static uint32_t next_random(void) {
     uint64_t z = random_state += 0x9e3779b97f4a7c15u;
@@ -668,9 +680,19 @@ static bool becomes_f8(const test_entry *t) {
            !strstr(t->name, "mlp.gate.weight");
 }
 
-/* Every linear of a DeepSeek but the router in FP8 with random tile scales, of either type. */
-static test_entries deepseek_f8(const char *scale_dtype) {
+/* Every linear of a DeepSeek but the router in FP8 with random tile scales, of either type. Its heads have d_v values
+ * beside 64 keys: with other than 64, heads begin and end inside of tiles. */
+static test_entries deepseek_f8(const char *scale_dtype, size_t d_v) {
     test_entries e = read_golden("deepseek_v3");
+    for (unsigned l = 0; l < 5; l++) {
+        char name[160];
+        (void)snprintf(name, sizeof(name), "model.layers.%u.self_attn.kv_b_proj.weight", l);
+        test_entries_drop(&e, name);
+        (void)test_entries_add(&e, name, "BF16", 4 * (64 + d_v), 64, 0, 0);
+        (void)snprintf(name, sizeof(name), "model.layers.%u.self_attn.o_proj.weight", l);
+        test_entries_drop(&e, name);
+        (void)test_entries_add(&e, name, "BF16", 128, 4 * d_v, 0, 0);
+    }
     for (size_t i = 0, n = e.n; i < n; i++) {
         test_entry *t = &e.entries[i];
         if (!becomes_f8(t))
@@ -722,25 +744,28 @@ static float *f8_weights(const test_entries *e, const char *base) {
     return w;
 }
 
-/* kv_b of 4 heads of 64 key and 64 value rows over a latent of 64, as the model wants it. */
-static void split_kv_b(const float *kv_b, float *keys, float *values) {
-    for (size_t h = 0; h < 4; h++)
+/* kv_b of 4 heads of 64 key and d_v value rows over a latent of 64, as the model wants it. */
+static void split_kv_b(const float *kv_b, size_t d_v, float *keys, float *values) {
+    for (size_t h = 0; h < 4; h++) {
+        const float *head = kv_b + h * (64 + d_v) * 64;
         for (size_t i = 0; i < 64; i++)
-            for (size_t j = 0; j < 64; j++) {
-                keys[(h * 64 + i) * 64 + j] = kv_b[(h * 128 + j) * 64 + i];
-                values[(h * 64 + i) * 64 + j] = kv_b[(h * 128 + 64 + i) * 64 + j];
-            }
+            for (size_t j = 0; j < 64; j++)
+                keys[(h * 64 + i) * 64 + j] = head[j * 64 + i];
+        memcpy(values + h * d_v * 64, head + 64 * 64, d_v * 64 * sizeof(float));
+    }
 }
 
 static void fp8_is_requantized(void **state) {
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        test_entries e = deepseek_f8(i ? "BF16" : "F32");
+        test_entries e = deepseek_f8(i ? "BF16" : "F32", 96);
         sl_store s;
         sl_matrix m, parts[SL_PARTS_MAX];
         const sl_convert_params params = {.options = {i ? 8 : 0, 0}, .force = true};
         const char *dst = test_scratch_path("fp8");
-        convert_ok(write_folder("fp8-src", &e, "deepseek_v3", FP8), dst, &params);
+        const char *src = write_folder("fp8-src", &e, "deepseek_v3", FP8);
+        edit_config(src, "\"v_head_dim\": 64", "\"v_head_dim\": 96");
+        convert_ok(src, dst, &params);
         assert_non_null(strstr(notes, i ? "FP8 weights are requantized to 8 bits, group 64"
                                         : "FP8 weights are requantized to 4 bits, group 64"));
         open_ok(dst, &s);
@@ -762,9 +787,9 @@ static void fp8_is_requantized(void **state) {
             free(trunk);
             free(w);
         }
-        float keys[4 * 64 * 64], values[4 * 64 * 64];
+        float keys[4 * 64 * 64], values[4 * 96 * 64];
         float *kv_b = f8_weights(&e, "model.layers.2.self_attn.kv_b_proj");
-        split_kv_b(kv_b, keys, values);
+        split_kv_b(kv_b, 96, keys, values);
         char *trunk = trunk_tensor(dst, &s, SL_ROLE_MLA_EMBED_Q, 2, &m);
         is_quantized(&m, keys, "keys");
         free(trunk);
@@ -787,7 +812,7 @@ static void damaged_fp8_is_named(void **state) {
     (void)state;
     static const char q_b[] = "model.layers.1.self_attn.q_b_proj.weight_scale_inv";
     for (unsigned i = 0; i < 6; i++) {
-        test_entries e = deepseek_f8("F32");
+        test_entries e = deepseek_f8("F32", 64);
         const char *says = "model.layers.3.mlp.experts.2.down_proj.weight", *section = FP8;
         sl_status want = SL_ERR_CORRUPT;
         test_entry *t = test_entries_find(&e, says);
@@ -869,7 +894,7 @@ static void a_quantized_kv_b_is_split(void **state) {
         sl_widen(biases + i / 32 * 2, SL_DTYPE_BF16, 1, &bias);
         kv_b[i] = fmaf((float)code, scale, bias);
     }
-    split_kv_b(kv_b, keys, values);
+    split_kv_b(kv_b, 64, keys, values);
     sl_store s;
     sl_matrix m;
     open_ok(dst, &s);
