@@ -300,6 +300,37 @@ static void edited_manifests_are_refused(void **state) {
     free(manifest);
 }
 
+// A record of six parts: those of the biases are asked for where the config has them, and are f32.
+static void manifests_of_biases_are_checked(void **state) {
+    (void)state;
+    const char *dst = test_scratch_path("biases");
+    size_t n;
+    sl_error err;
+    sl_store s;
+    convert_golden("gpt_oss", dst);
+    char *manifest = test_file_read(in(dst, SL_STORE_MANIFEST), &n);
+    assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
+    assert_int_equal(s.expert.n_parts, SL_PARTS_MAX);
+    assert_int_equal(s.expert.shape[SL_PART_DOWN_BIAS].cols, s.model.d_model);
+    sl_store_close(&s);
+    const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"up_bias\": {", "\"up_biases\": {", "up_bias"},
+        {"\"up_bias\": {\"dtype\": \"f32\"", "\"up_bias\": {\"dtype\": \"f16\"", "expected f32"},
+        {"\"down_bias\": {\"dtype\": \"f32\", \"rows\": 1",
+         "\"down_bias\": {\"dtype\": \"f32\", \"rows\": 2", "expert_down_bias"},
+        {"\"attention_bias\": true", "\"attention_bias\": false", "tensor"},
+    };
+    for (size_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_status st = open_edited(dst, manifest, n, cases[i].from, cases[i].to, &err);
+        if (st != SL_ERR_CORRUPT || !strstr(err.message, cases[i].says))
+            fail_msg("'%s': %s '%s', expected '%s'", cases[i].to, sl_status_name(st), err.message,
+                     cases[i].says);
+    }
+    free(manifest);
+}
+
 // Without a new checksum every change is seen, wherever it is; so is every cut.
 static void a_damaged_manifest_is_refused(void **state) {
     (void)state;
@@ -481,6 +512,41 @@ static void verify_names_what_is_damaged(void **state) {
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_ERR_CORRUPT);
 }
 
+// Layers 0 and 1 have no experts, hence no file and no checksums; the others' are where they always are.
+static void layers_without_experts(void **state) {
+    (void)state;
+    const char *dst = test_scratch_path("without");
+    told t = {.n = 0};
+    sl_verify_params params = {report, line, &t};
+    uint32_t n_damaged;
+    sl_error err;
+    sl_store s;
+    convert_golden("deepseek_v3", dst);
+    assert_int_equal(access(in(dst, "experts/000.bin"), F_OK), -1);
+    assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
+    uint32_t n = s.model.moe.n_experts;
+    const sl_hash128 none = {0, 0};
+    assert_int_equal(s.experts[1].fd, -1);
+    assert_true(s.experts[2].fd >= 0);
+    assert_true(sl_hash_equal(s.expert_hashes[2 * n - 1], none));
+    assert_false(sl_hash_equal(s.expert_hashes[2 * n], none));
+    assert_int_equal(s.model_bytes,
+                     s.trunk_bytes + s.embed.shape.rows * s.embed.stride + 3 * n * s.expert.stride);
+    sl_store_close(&s);
+    assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_OK);
+    assert_int_equal(n_damaged, 0);
+    assert_int_equal(t.n, 0);
+    assert_true(t.done == t.total && t.total > 0);
+    test_file_write(in(dst, "experts/001.bin"), "x", 1);
+    t.done = 0;
+    assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_OK);
+    assert_non_null(strstr(t.text, "experts/001.bin: not part of the store"));
+    assert_int_equal(unlink(in(dst, "experts/002.bin")), 0);
+    assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
+    assert_non_null(strstr(err.message, "experts/002.bin is missing"));
+    sl_store_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_of_a_large_model),
@@ -489,10 +555,12 @@ int main(void) {
         cmocka_unit_test(matrices_without_biases),
         cmocka_unit_test(blocks_do_not_depend_on_the_window),
         cmocka_unit_test(edited_manifests_are_refused),
+        cmocka_unit_test(manifests_of_biases_are_checked),
         cmocka_unit_test(a_damaged_manifest_is_refused),
         cmocka_unit_test(missing_and_short_files_are_named),
         cmocka_unit_test(opening_leaves_no_pages),
         cmocka_unit_test(verify_names_what_is_damaged),
+        cmocka_unit_test(layers_without_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
