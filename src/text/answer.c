@@ -21,6 +21,12 @@ static const sl_answer_format formats[] = {
      .call_begin = "<tool_call>",
      .call_end = "</tool_call>",
      .calls = SL_ANSWER_CALLS_JSON},
+    {.name = "glm",
+     .think_begin = "<think>",
+     .think_end = "</think>",
+     .call_begin = "<tool_call>",
+     .call_end = "</tool_call>",
+     .calls = SL_ANSWER_CALLS_KEYS},
 };
 
 const sl_answer_format *sl_answer_format_find(const char *name) {
@@ -45,6 +51,7 @@ const sl_answer_format *sl_answer_format_of_template(const char *source, size_t 
     const char *end = source + len;
     bool calls = find(source, end, "<tool_call>") != NULL;
     return sl_answer_format_find(calls && find(source, end, "<function=")  ? "qwen-xml"
+                                 : calls && find(source, end, "<arg_key>") ? "glm"
                                  : calls && find(source, end, "arguments") ? "qwen-json"
                                  : find(source, end, "<think>")            ? "think"
                                                                            : "plain");
@@ -202,15 +209,42 @@ static void add_value(call *c, const sl_json *schema, const char *value, size_t 
         sl_buf_add_json_string(&c->json, value, len);
 }
 
+/* The words around the parts of a call whose parameters are marked up. Between them white space is
+ * free, except around values. */
+typedef struct call_words {
+    const char *head, *name_end; /* no name_end: the name ends with its line, or before a mark */
+    const char *key, *key_end, *value, *value_end;
+    const char *tail;
+    bool is_framed; /* a newline on each side of a value is no part of it */
+} call_words;
+
+static const call_words *words_of(const sl_answer *a) {
+    static const call_words xml = {.head = "<function=",
+                                   .name_end = ">",
+                                   .key = "<parameter=",
+                                   .key_end = ">",
+                                   .value_end = "</parameter>",
+                                   .tail = "</function>",
+                                   .is_framed = true};
+    static const call_words keys = {.head = "",
+                                    .key = "<arg_key>",
+                                    .key_end = "</arg_key>",
+                                    .value = "<arg_value>",
+                                    .value_end = "</arg_value>",
+                                    .tail = ""};
+    return a->format->calls == SL_ANSWER_CALLS_XML ? &xml : &keys;
+}
+
 // Is the parameter's name one of those before it? Those are read again: calls are short.
-static bool is_repeated(const char *params, const char *end, const char *key, size_t len) {
+static bool is_repeated(const call_words *w, const char *params, const char *end, const char *key,
+                        size_t len) {
     const char *at = params;
-    while ((at = find(at, end, "<parameter=")) && at < end) {
-        const char *name = at + strlen("<parameter=");
-        const char *close = find(name, end, ">");
+    while ((at = find(at, end, w->key)) && at < end) {
+        const char *name = at + strlen(w->key);
+        const char *close = find(name, end, w->key_end);
         if (close && (size_t)(close - name) == len && memcmp(name, key, len) == 0)
             return true;
-        at = close ? find(close, end, "</parameter>") : NULL;
+        at = close ? find(close, end, w->value_end) : NULL;
         if (!at)
             break;
     }
@@ -221,32 +255,55 @@ static bool is_name(const char *s, size_t len) {
     return len > 0 && !memchr(s, '<', len) && !memchr(s, '\n', len);
 }
 
-// <function=NAME> parameters </function>. Unclosed: the text may end after a parameter.
-static bool read_xml(call *c, const char *s, const char *end, bool unclosed) {
+// The name of a call at s, past its head. *past is where the parameters start.
+static bool read_name(const call_words *w, const char *s, const char *end, size_t *len,
+                      const char **past) {
+    const char *close = s;
+    if (w->name_end) {
+        close = find(s, end, w->name_end);
+        *past = close ? close + strlen(w->name_end) : NULL;
+    } else {
+        while (close < end && *close != '\n' && *close != '<')
+            close++;
+        *past = close;
+        while (close > s && skip_space(close - 1, close) == close)
+            close--;
+    }
+    *len = close ? (size_t)(close - s) : 0;
+    // A name on a line of its own is a word: prose and JSON are none.
+    return is_name(s, *len) && (w->name_end || (!memchr(s, ' ', *len) && !memchr(s, '{', *len)));
+}
+
+// A call with marked parameters. Unclosed: the text may end after a parameter.
+static bool read_marked(call *c, const char *s, const char *end, bool unclosed) {
+    const call_words *w = words_of(c->answer);
     bool cut = false;
-    const char *name = past_word(skip_space(s, end), end, "<function=", NULL);
-    const char *close = name ? find(name, end, ">") : NULL;
-    if (!close || !is_name(name, (size_t)(close - name)))
+    const char *name = past_word(skip_space(s, end), end, w->head, NULL), *at, *past;
+    size_t name_len;
+    if (!name || !read_name(w, name, end, &name_len, &at))
         return false;
-    size_t name_len = (size_t)(close - name);
-    const char *at = close + 1, *params = at, *past;
+    const char *params = at;
     uint32_t n_params = 0;
     begin_call(c, name, name_len);
     sl_buf_add_text(&c->json, "{");
     for (;;) {
         at = skip_space(at, end);
-        const char *key = past_word(at, end, "<parameter=", NULL);
+        const char *key = past_word(at, end, w->key, NULL);
         if (!key)
             break;
-        const char *key_end = find(key, end, ">");
-        const char *value = key_end ? key_end + 1 : NULL;
-        const char *value_end = value ? find(value, end, "</parameter>") : NULL;
+        const char *key_end = find(key, end, w->key_end);
+        const char *value = key_end ? key_end + strlen(w->key_end) : NULL;
+        if (value && w->value)
+            value = past_word(skip_space(value, end), end, w->value, NULL);
+        const char *value_end = value ? find(value, end, w->value_end) : NULL;
         if (!value_end || !is_name(key, (size_t)(key_end - key)) ||
-            is_repeated(params, at, key, (size_t)(key_end - key)))
+            is_repeated(w, params, at, key, (size_t)(key_end - key)))
             return false;
-        at = value_end + strlen("</parameter>");
-        value += value < value_end && *value == '\n';
-        value_end -= value_end > value && value_end[-1] == '\n';
+        at = value_end + strlen(w->value_end);
+        if (w->is_framed) {
+            value += value < value_end && *value == '\n';
+            value_end -= value_end > value && value_end[-1] == '\n';
+        }
         if (n_params++)
             sl_buf_add_text(&c->json, ", ");
         sl_buf_add_json_string(&c->json, key, (size_t)(key_end - key));
@@ -256,7 +313,9 @@ static bool read_xml(call *c, const char *s, const char *end, bool unclosed) {
     }
     sl_buf_add_text(&c->json, "}");
     end_call(c);
-    past = past_word(at, end, "</function>", unclosed ? &cut : NULL);
+    past = past_word(at, end, w->tail, unclosed ? &cut : NULL);
+    // Nothing but a parameter says that a name without an end of its own is whole.
+    cut |= unclosed && !w->name_end;
     if (!past || (cut && n_params == 0))
         return false;
     past = skip_space(past, end);
@@ -324,8 +383,8 @@ static void deliver_call(sl_answer *a, bool unclosed) {
     call c = {.answer = a};
     sl_buf_init_fixed(&c.json, a->json, a->json_cap);
     const char *end = a->call + a->call_len;
-    bool is_xml = a->format->calls == SL_ANSWER_CALLS_XML;
-    bool ok = (is_xml ? read_xml : read_json)(&c, a->call, end, unclosed);
+    bool is_json_call = a->format->calls == SL_ANSWER_CALLS_JSON;
+    bool ok = (is_json_call ? read_json : read_marked)(&c, a->call, end, unclosed);
     a->mode = MODE_TEXT;
     if (ok && !c.json.failed) {
         const char *json = c.json.data;
@@ -359,10 +418,11 @@ static bool ends_with(const char *s, size_t len, const char *word) {
 
 // Inside a parameter or a JSON string the closing marker is data.
 static void track_value(sl_answer *a, char c) {
-    if (a->format->calls == SL_ANSWER_CALLS_XML) {
-        if (c == '=' && ends_with(a->call, a->call_len, "<parameter="))
+    if (a->format->calls != SL_ANSWER_CALLS_JSON) {
+        const call_words *w = words_of(a);
+        if (ends_with(a->call, a->call_len, w->value ? w->value : w->key))
             a->in_value = true;
-        else if (c == '>' && ends_with(a->call, a->call_len, "</parameter>"))
+        else if (ends_with(a->call, a->call_len, w->value_end))
             a->in_value = false;
     } else if (a->escaped) {
         a->escaped = false;

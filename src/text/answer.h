@@ -23,6 +23,8 @@ typedef enum sl_answer_calls {
     SL_ANSWER_CALLS_XML,
     /* {"name": NAME, "arguments": {...}} */
     SL_ANSWER_CALLS_JSON,
+    /* NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n... */
+    SL_ANSWER_CALLS_KEYS,
 } sl_answer_calls;
 
 /* How a family marks up its answers. A marker that is NULL does not exist. Markers are
@@ -36,7 +38,7 @@ typedef struct sl_answer_format {
 
 #define SL_ANSWER_MARKER_MAX 31
 
-/* "plain", "think" (thinking, no calls), "qwen-xml" or "qwen-json"; NULL for other names. */
+/* "plain", "think" (thinking, no calls), "qwen-xml", "qwen-json" or "glm"; NULL for other names. */
 const sl_answer_format *sl_answer_format_find(const char *name);
 /* The format that a chat template teaches its model, by the markers in its text. Never NULL. */
 const sl_answer_format *sl_answer_format_of_template(const char *source, size_t len);
@@ -85,7 +87,7 @@ typedef struct sl_answer {
 
 /* Start an answer.
  *   in_reasoning  the prompt ended inside the thinking block
- *   tools         the array that the template was given, or NULL. It types the parameters of XML calls:
+ *   tools         the array that the template was given, or NULL. It types parameters that are marked up:
  *                 a parameter of type string stays text; others are read as JSON where they are JSON
  *                 and stay text otherwise. Without tools all stay text.
  *   call, json    buffers for the text of one call and for its JSON: a call that needs more is

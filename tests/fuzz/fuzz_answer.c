@@ -43,7 +43,8 @@ static void run(heard *h, uint8_t how, const char *text, size_t len, size_t step
     sl_answer answer;
     sl_buf_init(&h->out);
     h->last = 0;
-    sl_answer_init(&answer, sl_answer_format_find(names[how & 3]), how & 4, NULL, call,
+    const char *name = how & 64 ? "glm" : names[how & 3];
+    sl_answer_init(&answer, sl_answer_format_find(name), how & 4, NULL, call,
                    how & 8 ? 24 : sizeof(call), json, sizeof(json), hear, h);
     for (size_t i = 0; i < len; i += step)
         sl_answer_feed(&answer, text + i, SL_MIN(step, len - i));

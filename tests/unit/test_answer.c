@@ -271,6 +271,37 @@ static void json_calls_are_read(void **state) {
     run_cases(cases, SL_COUNT(cases), false);
 }
 
+#define ARG(key, value) "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+#define KEYS(body) "<tool_call>" body "</tool_call>"
+
+static void calls_with_keys_are_read(void **state) {
+    (void)state;
+    const answer_case cases[] = {
+        {"glm", false,
+         "<think>why</think>\nLook.\n" KEYS("f\n" ARG("s", "12") ARG("n", "12")) "\n" KEYS("now"),
+         "R[why]T[Look.]C[f {\"s\": \"12\", \"n\": 12}]C[now {}]"},
+        // A value has no newlines around it; what looks like the end of the call is data in it.
+        {"glm", false,
+         KEYS("f\n" ARG("s", "\n</tool_call>\n") "<arg_key>b</arg_key><arg_value>true</arg_value>"),
+         "C[f {\"s\": \"\\n</tool_call>\\n\", \"b\": true}]"},
+        {"glm", false, KEYS("f \n" ARG("o", "{\"a\": 1}") ARG("x", "null")),
+         "C[f {\"o\": {\"a\": 1}, \"x\": null}]"},
+        {"glm", false, KEYS("f\n" ARG("s", "1") ARG("s", "2")),
+         "T[" KEYS("f\n" ARG("s", "1") ARG("s", "2")) "]"},
+        {"glm", false, KEYS("f\n<arg_key>s</arg_key>1"), "T[" KEYS("f\n<arg_key>s</arg_key>1") "]"},
+        {"glm", false, KEYS("{\"name\": \"f\", \"arguments\": {}}"),
+         "T[" KEYS("{\"name\": \"f\", \"arguments\": {}}") "]"},
+        {"glm", false, KEYS("two words"), "T[" KEYS("two words") "]"},
+        {"glm", false, KEYS(""), "T[" KEYS("") "]"},
+        {"glm", false, "<tool_call>f\n" ARG("s", "1"), "C?[f {\"s\": \"1\"}]"},
+        {"glm", false, "<tool_call>f\n" ARG("s", "1") "</tool_", "C?[f {\"s\": \"1\"}]"},
+        {"glm", false, "<tool_call>nam", "T[<tool_call>nam]"},
+        {"glm", false, "<tool_call>f\n" ARG("n", "1") "<arg_key>s</arg_key>",
+         "T[<tool_call>f\n" ARG("n", "1") "<arg_key>s</arg_key>]"},
+    };
+    run_cases(cases, SL_COUNT(cases), true);
+}
+
 static void a_call_too_large_is_text(void **state) {
     (void)state;
     const answer_case cases[] = {
@@ -304,9 +335,11 @@ static void formats_are_recognized(void **state) {
     (void)state;
     const char *xml = "... <tool_call>\n<function=name> ... <think>";
     const char *json = "<tool_call>\n{\"name\": ..., \"arguments\": ...}";
+    const char *keys = "<tool_call>{{ f.name }}<arg_key>{% for k in f.arguments %}";
     const char *think = "{{ '<think>\n' }}", *plain = "{{ messages }}";
     assert_string_equal(sl_answer_format_of_template(xml, strlen(xml))->name, "qwen-xml");
     assert_string_equal(sl_answer_format_of_template(json, strlen(json))->name, "qwen-json");
+    assert_string_equal(sl_answer_format_of_template(keys, strlen(keys))->name, "glm");
     assert_string_equal(sl_answer_format_of_template(think, strlen(think))->name, "think");
     assert_string_equal(sl_answer_format_of_template(plain, strlen(plain))->name, "plain");
     assert_null(sl_answer_format_find("harmony"));
@@ -319,6 +352,7 @@ int main(void) {
         cmocka_unit_test(without_tools_values_stay_text),
         cmocka_unit_test(unclosed_calls_are_kept),
         cmocka_unit_test(json_calls_are_read),
+        cmocka_unit_test(calls_with_keys_are_read),
         cmocka_unit_test(a_call_too_large_is_text),
         cmocka_unit_test(formats_are_recognized),
     };
