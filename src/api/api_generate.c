@@ -16,6 +16,7 @@
 typedef struct stream {
     const sl_generate_request *request;
     sl_utf8_stream characters;
+    bool began; /* text was decoded: what follows is not at its start */
     sl_answer answer;
     char held[2 * STOP_BYTES_MAX]; /* the end of the text that may be the start of a stop string */
     size_t n_held;
@@ -185,9 +186,12 @@ static void emit_token(stream *s, sl_engine *e, uint32_t token) {
     size_t n;
     if (r->on_token && !r->on_token(r->user, token))
         s->refused = true;
+    // An answer is a text of its own; without parsing it goes on with the prompt's.
     if (e->has_tokenizer && !sl_tok_is_special(&e->tokenizer, token) &&
-        sl_tok_token_bytes(&e->tokenizer, token, &bytes, &n))
+        sl_tok_decode(&e->tokenizer, token, r->parse && !s->began, &bytes, &n)) {
+        s->began = true;
         to_characters(s, bytes, n);
+    }
 }
 
 /* Sample and feed until the answer ends. Ids that the tokenizer does not have (padding rows of the head) are
