@@ -59,29 +59,62 @@ static sl_status check_template(const sl_buf *source, sl_error *err) {
     return st;
 }
 
+/* Templates write tokens by name; the names stand for texts of tokenizer_config.json. Those that a template
+ * mentions are defined in a line before it, which prints nothing, unless the caller of the template does. */
+static void define_tokens(const sl_json *tokenizer_config, sl_buf *source) {
+    static const char *const names[] = {"bos_token", "eos_token", "pad_token", "unk_token"};
+    sl_buf line;
+    sl_buf_init(&line);
+    for (size_t i = 0; i < SL_COUNT(names); i++) {
+        const sl_json *token = sl_json_member_set(tokenizer_config, names[i]);
+        if (sl_json_is(token, SL_JSON_OBJECT))
+            token = sl_json_member_set(token, "content");
+        if (!sl_json_is(token, SL_JSON_STRING) || !strstr(source->data, names[i]))
+            continue;
+        sl_buf_printf(&line, "{%% set %s = %s | default(", names[i], names[i]);
+        sl_buf_add_json_string(&line, token->text, token->text_len);
+        sl_buf_add_text(&line, ") %}");
+    }
+    if (line.len) {
+        sl_buf_add_char(&line, '\n');
+        sl_buf_add(&line, source->data, source->len);
+        sl_buf_clear(source);
+        sl_buf_add(source, line.data, line.len);
+        source->failed |= line.failed;
+    }
+    sl_buf_deinit(&line);
+}
+
 // chat_template.jinja, else chat_template.json, else tokenizer_config.json.
-static sl_status read_template(const char *folder, const sl_json *tokenizer_config, sl_buf *out,
-                               sl_error *err) {
+static sl_status find_source(const char *folder, const sl_json *tokenizer_config, sl_buf *out,
+                             sl_error *err) {
     sl_buf text;
     sl_arena tree = {0};
     sl_json *json;
     sl_status st = slurp_optional(folder, "chat_template.jinja", TEMPLATE_MAX, out, err);
     if (st || out->len)
-        return st ? st : check_template(out, err);
+        return st;
     sl_buf_init(&text);
     if ((st = slurp_optional(folder, "chat_template.json", SL_CONFIG_MAX, &text, err)) == SL_OK &&
         (st = parse(&text, "chat_template.json", &tree, &json, err)) == SL_OK) {
         find_template(json, out);
         if (out->len == 0)
             find_template(tokenizer_config, out);
-        if (out->failed)
-            st = sl_fail(err, SL_ERR_MEMORY, "no memory for a chat template");
     }
     sl_arena_unmap(&tree);
     sl_buf_deinit(&text);
-    if (st == SL_OK && out->len)
-        st = check_template(out, err);
     return st;
+}
+
+static sl_status read_template(const char *folder, const sl_json *tokenizer_config, sl_buf *out,
+                               sl_error *err) {
+    sl_status st = find_source(folder, tokenizer_config, out, err);
+    if (st || out->len == 0)
+        return st;
+    define_tokens(tokenizer_config, out);
+    if (out->failed)
+        return sl_fail(err, SL_ERR_MEMORY, "no memory for a chat template");
+    return check_template(out, err);
 }
 
 /* Some uploads lack generation_config.json; then the tokenizer's end token is the only thing that ends a

@@ -210,6 +210,22 @@ def test_families(name):
     assert sum("out" in a for a in by_sluice(requests)) > len(requests) // 4  # it works at all
 
 
+@pytest.mark.parametrize("name", ["alternating.jinja", "markers.jinja", "one_line.jinja", "tool_list.jinja"])
+def test_tokens_have_the_names_of_the_checkpoint(name, sluice, tmp_path):
+    """bos_token and the like are those of tokenizer_config.json, and nothing else changes."""
+    with open(os.path.join(TEMPLATES, name), newline="") as f:
+        template = "\n  " + f.read()   # what stands first is not lost to the line before it
+    (tmp_path / "chat_template.jinja").write_text(template)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"bos_token": {"__type": "AddedToken", "content": "<\uff5cb\"\\\uff5c>"}, "eos_token": "</s>", "pad_token": None}))
+    variables = {"messages": CONVERSATIONS[2], "add_generation_prompt": True}
+    for given in ({}, {"bos_token": "<own>"}):
+        (tmp_path / "request.json").write_text(json.dumps({**variables, **given}))
+        out = subprocess.run([sluice, "template", tmp_path, tmp_path / "request.json"], capture_output=True, check=True)
+        tokens = {"bos_token": "<\uff5cb\"\\\uff5c>", "eos_token": "</s>", **given}
+        assert out.stdout.decode() == compiled(template).render(**variables, **tokens)
+
+
 # ---- one feature at a time -----------------------------------------------------------------------
 
 VARS = {
