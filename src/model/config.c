@@ -483,7 +483,8 @@ static sl_status unknown_family(const sl_json *type, sl_error *err) {
         n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
                               sl_families[i]->name);
     return sl_fail(err, SL_ERR_UNSUPPORTED,
-                   "config.json: 'model_type' is '%.60s'; this version runs %s", type->text, known);
+                   "config.json: 'model_type' is '%.60s'; this version runs %s",
+                   type->text ? type->text : "", known);
 }
 
 static sl_status read_model(const sl_config *c, sl_model *m) {

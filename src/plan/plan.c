@@ -269,7 +269,7 @@ static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan
 
 static const uint32_t chunks[] = {512, 256, 128, 64, 32, 16, 8, 4, 2};
 
-// Use some of what is left for a larger chunk, for recent rows, and for a ring that takes a token's experts.
+// Use some of what is left for a larger chunk, for recent rows, and for a ring that takes a token's experts twice.
 static void widen(const sl_plan_input *in, choice *c) {
     sl_plan_result r;
     memset(&r, 0, sizeof(r));
@@ -297,8 +297,9 @@ static void widen(const sl_plan_input *in, choice *c) {
     }
     uint64_t per_slot =
         in->store->expert.stride + in->store->expert.stride / 512 + SL_SLOT_ENTRY_BYTES;
-    uint32_t more =
-        in->store->model.moe.top_k > c->ring_slots ? in->store->model.moe.top_k - c->ring_slots : 0;
+    // A token's experts, and as many guesses of the next layer's.
+    uint32_t wide = 2 * in->store->model.moe.top_k;
+    uint32_t more = wide > c->ring_slots ? wide - c->ring_slots : 0;
     more = (uint32_t)SL_MIN(more, left / SL_RING_SHARE / per_slot);
     c->ring_slots += more;
 }
@@ -376,7 +377,7 @@ static void estimate_reads(const sl_plan_input *in, sl_plan_result *r) {
     double experts = (double)sl_plan_n_experts(store);
     double uses = experts / store->model.moe.n_experts * store->model.moe.top_k *
                   (double)store->expert.stride;
-    double share = SL_MIN((double)(r->hot_slots + r->ring_slots) / experts, 1.0);
+    double share = SL_MIN((double)r->hot_slots / experts, 1.0);
     uint64_t fixed = r->streamed_bytes + (r->row_cache == store->embed.shape.rows ? 0 : SL_PAGE);
     r->token_read_bytes_high = fixed + (uint64_t)(uses * (1 - share));
     r->token_read_bytes_low = fixed + (uint64_t)(uses * (1 - sqrt(share)));
