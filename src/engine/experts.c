@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 
-#define DECAY 0.9f
-
 static sl_experts *self(sl_expert_source *source) {
     return (sl_experts *)source;
 }
@@ -23,30 +21,10 @@ uint32_t sl__expert_key(const sl_experts *x, uint32_t layer, uint32_t expert) {
     return layer * x->store->model.moe.n_experts + expert;
 }
 
-/* ---- frequency -------------------------------------------------------------------------------- */
-
-static float decay_over(const sl_experts *x, uint32_t tokens) {
-    return tokens < SL_DECAY_TABLE ? x->decay[tokens] : 0;
-}
-
 // Expected number of tokens until the expert of that layer is asked for again.
 static float expected_wait(const sl_experts *x, uint32_t key, uint32_t layer) {
-    const sl_expert_entry *e = &x->entries[key];
-    uint32_t n_layers = x->store->model.n_layers;
-    uint32_t ahead = layer > x->layer ? layer - x->layer - 1 : layer + n_layers - x->layer - 1;
-    float p = (1 - DECAY) * e->frequency * decay_over(x, x->tokens - e->seen);
-    p = p < 1e-6f ? 1e-6f : p > 1 ? 1 : p;
-    return (float)ahead / (float)n_layers + (1 - p) / p;
-}
-
-/* A chunk of n tokens of which `uses` pick the expert moves f towards 10 * uses / n, as n single tokens
- * with that share would. */
-static void count_use(sl_experts *x, uint32_t key, uint32_t uses, uint32_t n_tokens) {
-    sl_expert_entry *e = &x->entries[key];
-    float f = e->frequency * decay_over(x, x->tokens - e->seen);
-    float kept = decay_over(x, n_tokens - 1);
-    e->frequency = f * kept + (float)uses / (float)n_tokens * (1 - kept * DECAY) / (1 - DECAY);
-    e->seen = x->tokens;
+    return sl_policy_wait(&x->policy, &x->entries[key].use, layer, x->layer,
+                          x->store->model.n_layers);
 }
 
 /* ---- reads ------------------------------------------------------------------------------------- */
@@ -253,7 +231,8 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
     x->single = n_tokens == 1;
     collect(x);
     for (uint32_t i = 0; i < n; i++)
-        count_use(x, sl__expert_key(x, layer, experts[i]), n_uses[i], n_tokens);
+        sl_policy_count(&x->policy, &x->entries[sl__expert_key(x, layer, experts[i])].use,
+                        n_uses[i], n_tokens);
     uint32_t n_missing = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t slot = x->entries[sl__expert_key(x, layer, experts[i])].slot;
@@ -440,9 +419,7 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, ui
     x->reader = reader;
     x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
     assert(x->n_reads >= SL_STORE_EXTENTS && ring_slots >= 2);
-    x->decay[0] = 1;
-    for (uint32_t i = 1; i < SL_DECAY_TABLE; i++)
-        x->decay[i] = x->decay[i - 1] * DECAY;
+    sl_policy_init(&x->policy);
     x->ring = ring;
     x->hot = hot;
     x->ring_slots = ring_slots;
@@ -464,4 +441,5 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, ui
 
 void sl_experts_tick(sl_experts *x, uint32_t n_tokens) {
     x->tokens += n_tokens;
+    sl_policy_tick(&x->policy, n_tokens);
 }

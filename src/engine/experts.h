@@ -5,10 +5,9 @@
  * until one comes that is expected back sooner. A slot that a layer has asked for is pinned from then
  * until the layer gives it back, and is not taken away.
  *
- * Who stays. Every expert has a frequency f, which decays by 0.9 per token and gains 1 per token that
- * uses it, also while it is not in memory. With p = f/10, the expert is expected back after
- *     u = ((layer - current - 1) mod n_layers) / n_layers + (1 - p) / p     tokens.
- * The hot expert with the largest u makes room, unless the newcomer's own u is larger. A chunk of several
+ * Who stays. For every expert policy.h says in how many tokens it is expected back, from how often it was used
+ * lately, also while it is not in memory.
+ * The hot expert that is expected back last makes room, unless the newcomer itself is. A chunk of several
  * tokens fills empty hot slots but evicts nobody: a prompt's many experts would only wash the tier out.
  *
  * Guesses. What the next layer is likely to ask for is read early, into the ring, while nothing that was
@@ -21,18 +20,17 @@
 #ifndef SL_ENGINE_EXPERTS_H
 #define SL_ENGINE_EXPERTS_H
 
+#include "engine/policy.h"
 #include "io/reader.h"
 #include "model/expert_source.h"
 #include "store/store.h"
 
 #define SL_EXPERT_READS_MAX 64u
-#define SL_DECAY_TABLE 160u /* 0.9^160 is nothing */
 #define SL_GUESS_MAX 16u
 
 typedef struct sl_expert_entry {
-    uint32_t slot;   /* or SL_NO_SLOT */
-    float frequency; /* at token `seen` */
-    uint32_t seen;   /* tokens, modulo 2^32 */
+    uint32_t slot; /* or SL_NO_SLOT */
+    sl_use use;
 } sl_expert_entry;
 
 #define SL_NO_SLOT UINT32_MAX
@@ -90,10 +88,10 @@ typedef struct sl_experts {
     sl_expert_entry *entries; /* [n_layers * n_experts] */
     sl_slot *slots;           /* [n_slots] */
     sl_expert_read reads[SL_EXPERT_READS_MAX];
-    uint32_t n_reads;            /* of `reads` that may be used: the reader's depth */
-    uint32_t n_under_way;        /* of those, guesses apart */
-    float decay[SL_DECAY_TABLE]; /* 0.9^n */
-    uint32_t tokens;             /* clock of the frequencies */
+    uint32_t n_reads;     /* of `reads` that may be used: the reader's depth */
+    uint32_t n_under_way; /* of those, guesses apart */
+    sl_policy policy;
+    uint32_t tokens; /* that passed, modulo 2^32 */
 
     /* The layer being served. */
     uint32_t layer, n, n_submitted, n_given;
