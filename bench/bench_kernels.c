@@ -447,9 +447,12 @@ static product_job product_of(const pool *p, const sl_kernels *k, sl_dtype dtype
             halves[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-28f);
         }
     }
-    if (dtype == SL_DTYPE_BF16) {
-        for (size_t i = 0; i < codes / 2; i++) {
-            ((uint16_t *)(void *)p->weights)[i] = bf16_of((float)(random_u64() >> 40) * 0x1p-24f);
+    if (dtype == SL_DTYPE_BF16 || dtype == SL_DTYPE_F16) {
+        for (size_t i = 0; i < codes / 2; i++) { // F16: of 0.0001 to 2, as weights are
+            const uint64_t r = random_u64();
+            ((uint16_t *)(void *)p->weights)[i] =
+                dtype == SL_DTYPE_BF16 ? bf16_of((float)(r >> 40) * 0x1p-24f)
+                                       : (uint16_t)((r & 0x83ff) | (2 + (r >> 32) % 14) << 10);
         }
     } else if (dtype == SL_DTYPE_F32) {
         fill_floats((float *)(void *)p->weights, codes / 4);
