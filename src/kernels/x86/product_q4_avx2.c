@@ -88,11 +88,39 @@ SL_INLINE void q4_half(const __m256i codes[ROWS_MAX], const __m256 scales[ROWS_M
     }
 }
 
+/* n <= 8 elements of BF16, then +0. */
+SL_INLINE __m256 q4_widen8(const void *array, size_t at, uint32_t n) {
+    const char *from = (const char *)array + at * 2;
+    return l_widen_bf16(n == 8 ? _mm_loadu_si128((const __m128i *)from)
+                               : _mm256_castsi256_si128(w_load_halves(from, n)));
+}
+
+/* What q4_biases does, for a row of at most eight groups and scales of BF16: one register is enough. Short
+ * rows have many beginnings. */
+SL_INLINE void q4_few_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
+                             const float *group_sums, uint32_t stride, int n, float *sums,
+                             float *chunk) {
+    const __m256 zero = _mm256_setzero_ps();
+    const __m256 scale = q4_widen8(w->scales, row_groups, n_groups);
+    const __m256 bias = q4_widen8(w->biases, row_groups, n_groups);
+    const __m256 b = _mm256_fmadd_ps(_mm256_set1_ps(8.0f), scale, bias);
+    l_store(chunk, (lanes){scale, zero});
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        const __m256 sum = _mm256_loadu_ps(group_sums + (size_t)k * stride);
+        l_store(sums + k * 16, (lanes){_mm256_fmadd_ps(b, sum, zero), zero}); // no group: +0
+    }
+}
+
 /* The sums of one row and n columns start from the biases; the scales of the first 16 groups are kept. */
 SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
                          const float *group_sums, uint32_t stride, int n, float *sums,
                          float *chunk) {
     const sl_dtype dtype = w->shape.scale_dtype;
+    if (n_groups <= 8 && dtype == SL_DTYPE_BF16) {
+        q4_few_biases(w, row_groups, n_groups, group_sums, stride, n, sums, chunk);
+        return;
+    }
     lanes a[SL_TILE];
     SL_UNROLL
     for (int k = 0; k < n; k++) {
