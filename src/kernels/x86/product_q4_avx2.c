@@ -138,7 +138,7 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
         SL_UNROLL
         for (int k = 0; k < n; k++) {
             const lanes sum = l_fma(b, l_load(group_sums + (size_t)k * stride + g), a[k]);
-            a[k] = l_first(part, sum, a[k]);
+            a[k] = g == 0 || part == SL_LANES ? sum : l_first(part, sum, a[k]); // +0 stays +0
         }
         g += SL_LANES;
     } while (g < n_groups);
