@@ -110,7 +110,8 @@ void sl_guess_experts(sl_forward *f, uint32_t layer, const float *x) {
     if (!router->block) // it streams: asking it would cost reads
         return;
     uint32_t picks[SL_TOP_K_MAX];
-    uint32_t n = SL_MIN(2 * m->moe.top_k, SL_TOP_K_MAX);
+    // Beyond the first few that it will not take, the router says little.
+    uint32_t n = SL_MIN(m->moe.top_k + m->moe.top_k / 4, SL_TOP_K_MAX);
     n = SL_MIN(n, m->moe.n_experts);
     f->backend->ops->norm(f->backend, s->guess_x, x, sl_vector(w[SL_ROLE_NORM_FFN]), 1, m->d_model,
                           m->norm_eps);

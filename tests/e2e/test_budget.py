@@ -210,6 +210,33 @@ def test_both_readers_stay_inside(sluice, program, demo_store, tmp_path, budget,
     assert out.stat().st_size == len(EXAMPLES[49]["prompt_ids"]) * 8192 * 4
 
 
+FAMILIES = ["qwen3_next", "qwen3_moe", "olmoe", "deepseek_v3", "mixtral", "gpt_oss", "glm4_moe", "lfm2_moe"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_layer_kind_stays_inside(sluice, program, tmp_path, family):
+    """400 tokens through a tiny model of each family, at its floor and with some experts in memory: latent caches,
+    rings of windowed layers, states of convolutions are all where the plan says."""
+    store, ids, out = tmp_path / "store", tmp_path / "ids.txt", tmp_path / "logits.f32"
+    subprocess.run([sluice, "convert", ROOT / "tests" / "data" / "goldens" / family, store], check=True, capture_output=True,
+                   timeout=120)
+    ids.write_text(" ".join(str((7 * i * i + 3 * i + 11) % 509) for i in range(400)))
+    command = ["logits", store, "--tokens", ids, "--out", out, "--threads", 1]
+    floor = smallest_of([sluice, *command])
+    rows = set()
+    for mem in (floor, floor + 512 * KIB, floor + 4 * MIB):
+        with group_of(mem) as group:
+            r = group.run([*program.cold(), *command, "--mem", f"{mem // KIB}K"], capture_output=True, text=True,
+                          timeout=120)
+            assert (r.returncode, group.failures()) == (0, {"failed": 0, "killed": 0}), r.stderr
+            assert (group.peak_bytes() or 0) <= mem
+        rows.add(out.read_bytes())
+    assert len(rows) == 1 and len(rows.pop()) == 400 * 512 * 4
+    below = subprocess.run([sluice, *map(str, command), f"--mem={(floor - 64 * KIB) // KIB}K"], capture_output=True, text=True)
+    assert below.returncode == 3 and str(floor) in below.stderr
+    assert store_cached(store) == {}
+
+
 def test_below_the_floor(sluice, demo_store):
     for threads in ("1", "2"):
         floor = mem_of("floor", sluice, demo_store, "--threads", threads)

@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "helpers/demo.h"
+#include "helpers/scratch.h"
 #include "helpers/trace.h"
 
 /* ---- the trap ---------------------------------------------------------------------------------- */
@@ -305,11 +306,53 @@ static void no_allocation_after_open(void **state) {
     whole_chat(top, SL_IO_AUTO, "auto");
 }
 
+/* The layer kinds of every family, streamed and in memory. */
+static void every_layer_kind(void **state) {
+    (void)state;
+    static const char *const families[] = {"qwen3_next", "qwen3_moe", "olmoe",    "deepseek_v3",
+                                           "mixtral",    "gpt_oss",   "glm4_moe", "lfm2_moe"};
+    static uint32_t tokens[300];
+    for (uint32_t i = 0; i < SL_COUNT(tokens); i++)
+        tokens[i] = (i * i * 7 + i * 3 + 11) % 509;
+    for (uint32_t i = 0; i < 2 * SL_COUNT(families); i++) {
+        const char *family = families[i / 2], *store = test_scratch_path(family);
+        char src[1024];
+        sl_error err;
+        sl_convert_options convert;
+        sl_convert_report report;
+        sl_engine_options o;
+        sl_engine *engine;
+        sl_session *session;
+        sl_sink sink = {drop, NULL};
+        (void)snprintf(src, sizeof(src), "%s/goldens/%s", SL_TEST_DATA, family);
+        sl_convert_options_init(&convert);
+        if (i % 2 == 0)
+            demo_check(sl_convert(src, store, &convert, NULL, &report, &err), &err);
+        sl_engine_options_init(&o);
+        o.n_ctx = 512;
+        o.n_threads = 2;
+        o.mem_bytes = i % 2 ? trace_largest(store, &o) : trace_smallest(store, &o);
+        demo_check(sl_engine_open(store, &o, NULL, &engine, &err), &err);
+        watch();
+        sl_status st = sl_session_open(engine, &session, &err);
+        if (!st)
+            st = sl_logits(session, tokens, SL_COUNT(tokens), &sink, NULL, &err);
+        for (uint32_t t = 0; !st && t < 20; t++)
+            st = sl_session_feed(session, &tokens[t], 1, NULL, &err);
+        uint32_t n = calls();
+        demo_check(st, &err);
+        if (n)
+            fail_msg("%s: %u calls for memory", family, n);
+        sl_engine_close(engine);
+    }
+}
+
 int main(void) {
     void *frame;
     (void)backtrace(&frame, 1); // loads what it needs now
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_trap_works),
+        cmocka_unit_test(every_layer_kind),
         cmocka_unit_test(no_allocation_after_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
