@@ -1,7 +1,8 @@
 /* Sluice: Mixture-of-Experts language models inside a memory budget.
  *
- * The whole public face. Three sections: the engine (plan, open, session, generate, telemetry), model
- * tools (convert, show, verify, logits, remove, doctor) and text tools (tokenize, chat template).
+ * The whole public face. Four sections: the engine (plan, open, session, generate, telemetry), model
+ * tools (convert, show, verify, logits, remove, doctor), measuring (traces and benchmarks) and text tools
+ * (tokenize, chat template).
  *
  * Conventions
  * - Functions that can fail return an sl_status and fill a caller-owned sl_error (sluice/status.h; may
@@ -348,6 +349,60 @@ SL_PUBLIC sl_status sl_model_remove(const char *path, sl_error *err);
 
 /* The machine as the engine sees it, for people or as JSON; path names the drive (a model or folder). */
 SL_PUBLIC sl_status sl_doctor(const char *path, bool json, const sl_sink *sink, sl_error *err);
+
+/* ============================================================================================
+ * Measuring
+ * ============================================================================================ */
+
+/* Compute a forced token sequence and write which experts each token picks, layer by layer, and the guesses that
+ * the layer before makes, into a file (docs/format.md). Resets the session. Takes the shape of one chunk's picks from the
+ * heap, outside the budget. Errors: as sl_session_feed; SL_ERR_UNSUPPORTED for a model without experts;
+ * SL_ERR_IO for the file, which is no trace then. */
+SL_PUBLIC sl_status sl_trace_record(sl_session *session, const uint32_t *tokens, size_t n,
+                                    const char *path, const sl_progress *progress, sl_error *err);
+
+typedef struct sl_trace sl_trace; /* in memory, checked */
+typedef struct sl_trace_info {
+    uint32_t n_tokens, n_layers, n_experts, n_experts_token; /* layers: those with experts */
+    uint32_t n_guesses;                                      /* of a layer, at most */
+    uint64_t expert_bytes;                                   /* of a slot */
+    uint64_t fixed_bytes; /* what the plan spent beside slots for experts, when this was recorded */
+} sl_trace_info;
+
+/* Errors: SL_ERR_MISSING, SL_ERR_IO, SL_ERR_MEMORY, SL_ERR_UNSUPPORTED (another version), SL_ERR_CORRUPT. */
+SL_PUBLIC sl_status sl_trace_open(const char *path, sl_trace **out, sl_trace_info *info,
+                                  sl_error *err);
+/* Accepts NULL. */
+SL_PUBLIC void sl_trace_close(sl_trace *trace);
+
+typedef enum sl_replay_policy {
+    SL_REPLAY_OURS, /* what the engine does */
+    SL_REPLAY_LRU,  /* the last use longest ago makes room */
+    SL_REPLAY_LFU,  /* the fewest uses so far makes room */
+    SL_REPLAY_BELADY, /* the next use furthest away makes room: no policy reads less without guessing */
+    SL_REPLAY_POLICIES
+} sl_replay_policy;
+
+typedef struct sl_replay_setup {
+    sl_replay_policy policy;
+    uint32_t n_slots; /* for experts, in all; more than a token's experts of a layer */
+    uint32_t
+        ring_slots; /* OURS: of these, for experts on their way through; at least a token's experts of a layer */
+    uint32_t guess_width; /* OURS: experts read ahead before each layer, at most */
+    uint32_t warm;        /* tokens that fill the slots before counting begins */
+} sl_replay_setup;
+
+/* Sums over the tokens that count. uses = hits + demand + guesses_used. */
+typedef struct sl_replay_counts {
+    uint64_t n_tokens, uses, hits, demand;
+    uint64_t guess_reads, guesses_used;
+} sl_replay_counts;
+
+/* What the policy would have had to read; reads take no time. Errors: SL_ERR_ARGUMENT, SL_ERR_MEMORY. */
+SL_PUBLIC sl_status sl_trace_replay(const sl_trace *trace, const sl_replay_setup *setup,
+                                    sl_replay_counts *out, sl_error *err);
+/* The share of picks that are among the first `width` guesses of their layer; 0 without guesses. */
+SL_PUBLIC double sl_trace_guessed(const sl_trace *trace, uint32_t width);
 
 /* ============================================================================================
  * Text tools: without an engine and without a budget

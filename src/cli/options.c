@@ -92,6 +92,23 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
                     "complete or not at all; devices, pipes and links are written as they are.",
                     "logits demo --tokens ids.txt --out logits.f32\n"
                     "logits demo --tokens ids.txt --out logits.f32 --hidden hidden.f32"},
+    [CLI_TRACE] = {"trace", "record|replay MODEL|FILE", 2, 2,
+                   "record which experts a model uses, and replay that",
+                   "record computes a sequence of tokens and writes into --out which experts each "
+                   "token picks in each "
+                   "layer, and what the layer before guesses. The tokens are those of --stream; "
+                   "without it the model's own "
+                   "text after a fixed start or, for a model without a tokenizer, random ones.\n"
+                   "replay prints, without the model, how many experts would have to be read for a "
+                   "token at a number of "
+                   "slots: with the engine's own policy, with LRU, with LFU, and Belady's bound, "
+                   "which knows the future. "
+                   "With --mem the slots follow from what the plan spent on other things when the "
+                   "trace was recorded. "
+                   "With --guess, guesses are read ahead and counted apart.",
+                   "trace record demo --tokens 2000 --out demo.trace\n"
+                   "trace replay demo.trace --slots 200 --guess 4\n"
+                   "trace replay demo.trace --mem 16M,24M --policy ours"},
     [CLI_TOKENIZE] = {"tokenize", "MODEL [FILE]", 1, 2,
                       "turn text into token ids, or ids into text",
                       "MODEL is a converted model, a checkpoint folder or a tokenizer.json. Reads "
@@ -114,6 +131,7 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
 #define V(verb) ((uint32_t)1 << (verb))
 #define ENGINE_VERBS (V(CLI_RUN) | V(CLI_LOGITS))
 #define PLAN_VERBS (ENGINE_VERBS | V(CLI_PLAN))
+#define MEASURE_VERBS (V(CLI_TRACE))
 #define ALL_VERBS (V(CLI_N_VERBS) - 1)
 
 const cli_option cli_options[] = {
@@ -121,6 +139,8 @@ const cli_option cli_options[] = {
      "Memory budget of the whole process, such as 4G, 1.5G or 800M (K, M and G are powers of "
      "1024). "
      "Default: the smaller of half of the available memory and 80% of the cgroup's limit."},
+    {CLI_SIZES, "mem", 0, false, CLI_KIND_TEXT, V(CLI_TRACE), "SIZE,...", NULL, 0, 0,
+     "Memory budgets, such as 1G,4G; record takes one. Default of record: as for run."},
     {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_RUN) | V(CLI_PLAN), "N", NULL, 1, 1 << 24,
      "Tokens of the context: prompt and answer together. Default: 4096, or the model's maximum if "
      "that "
@@ -172,6 +192,21 @@ const cli_option cli_options[] = {
      "Decimal token ids, separated by white space (- is standard input). Required."},
     {CLI_OUT, "out", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,
      "Where the logits go. Required."},
+    {CLI_STREAM, "stream", 0, false, CLI_KIND_FILE, MEASURE_VERBS, "FILE", NULL, 0, 0,
+     "The tokens: decimal ids, separated by white space (- is standard input)."},
+    {CLI_N_TOKENS, "tokens", 0, false, CLI_KIND_COUNT, V(CLI_TRACE), "N", NULL, 1, 1 << 24,
+     "How many tokens to record. Default: all of --stream, else 1000."},
+    {CLI_OUT, "out", 0, false, CLI_KIND_FILE, V(CLI_TRACE), "FILE", NULL, 0, 0,
+     "Where the recording goes. Required for record."},
+    {CLI_SLOTS, "slots", 0, false, CLI_KIND_COUNT, V(CLI_TRACE), "N", NULL, 2, 1 << 24,
+     "Experts that memory has room for, those on their way included."},
+    {CLI_POLICY, "policy", 0, false, CLI_KIND_CHOICE, V(CLI_TRACE), "NAME",
+     "ours|lru|lfu|belady|all", 0, 0,
+     "What decides which expert stays: ours, lru, lfu, belady or all. Default: all."},
+    {CLI_GUESS, "guess", 0, false, CLI_KIND_COUNT, V(CLI_TRACE), "N", NULL, 1, 64,
+     "Experts that are read ahead before each layer, at most. Default: none."},
+    {CLI_WARM, "warm", 0, false, CLI_KIND_COUNT, V(CLI_TRACE), "N", NULL, 0, 1 << 24,
+     "Tokens that fill the slots and are not counted. Default: a fifth of the trace."},
     {CLI_HIDDEN, "hidden", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,
      "Where the hidden states go. They are kept in memory until the end, outside the budget."},
     {CLI_DECODE, "decode", 0, false, CLI_KIND_FLAG, V(CLI_TOKENIZE), NULL, NULL, 0, 0,
@@ -189,13 +224,13 @@ const cli_option cli_options[] = {
      "peak of memory against the budget."},
     {CLI_JSON, "json", 0, false, CLI_KIND_FLAG,
      V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) | V(CLI_DOCTOR) |
-         V(CLI_LS) | V(CLI_VERSION),
+         V(CLI_LS) | V(CLI_VERSION) | MEASURE_VERBS,
      NULL, NULL, 0, 0,
      "Print one JSON object on one line of standard output; an error is {\"error\": {\"code\": "
      "..., "
      "\"message\": ...}}."},
     {CLI_QUIET, "quiet", 'q', false, CLI_KIND_FLAG,
-     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_VERIFY) | V(CLI_LOGITS), NULL, NULL, 0, 0,
+     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_VERIFY) | V(CLI_LOGITS) | MEASURE_VERBS, NULL, NULL, 0, 0,
      "No plan, progress or thinking on standard error: only what went wrong, and what was asked "
      "for."},
     {CLI_NO_COLOR, "no-color", 0, false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
@@ -203,17 +238,19 @@ const cli_option cli_options[] = {
      "terminal."},
     {CLI_HELP_FLAG, "help", 'h', false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
      "Explain the verb."},
-    {CLI_THREADS, "threads", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 256,
+    {CLI_THREADS, "threads", 0, true, CLI_KIND_COUNT, PLAN_VERBS | MEASURE_VERBS, "N", NULL, 1, 256,
      "Threads that compute. Never changes results. Default: the physical cores that may be used."},
-    {CLI_CHUNK, "chunk", 0, true, CLI_KIND_COUNT, PLAN_VERBS, "N", NULL, 1, 1 << 20,
+    {CLI_CHUNK, "chunk", 0, true, CLI_KIND_COUNT, PLAN_VERBS | MEASURE_VERBS, "N", NULL, 1, 1 << 20,
      "Tokens of the prompt that are computed together. Never changes results. Default: what fits."},
-    {CLI_IO, "io", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS, "WAY", "auto|uring|pread", 0, 0,
+    {CLI_IO, "io", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS | MEASURE_VERBS, "WAY",
+     "auto|uring|pread", 0, 0,
      "How experts are read: auto, uring or pread. Never changes results. Default: auto."},
-    {CLI_CPU, "cpu", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS, "LEVEL", "ref|avx2|avx512|neon", 0, 0,
+    {CLI_CPU, "cpu", 0, true, CLI_KIND_CHOICE, ENGINE_VERBS | MEASURE_VERBS, "LEVEL",
+     "ref|avx2|avx512|neon", 0, 0,
      "Instructions that are used: ref, avx2, avx512 or neon. Never changes results. Default: the "
      "best "
      "that the processor has."},
-    {CLI_BUFFERED, "buffered", 0, true, CLI_KIND_FLAG, PLAN_VERBS, NULL, NULL, 0, 0,
+    {CLI_BUFFERED, "buffered", 0, true, CLI_KIND_FLAG, PLAN_VERBS | MEASURE_VERBS, NULL, NULL, 0, 0,
      "Read through the page cache where direct I/O is not possible; the pages are then outside the "
      "budget."},
     {CLI_NO_GUESSES, "no-guesses", 0, true, CLI_KIND_FLAG, ENGINE_VERBS, NULL, NULL, 0, 0,

@@ -28,7 +28,7 @@ typedef struct slot {
 
 typedef struct replay {
     const sl_trace *trace;
-    const sl_replay_setup *setup;
+    const sl_replay_job *job;
     uint32_t ring_slots, ring_next, n_empty;
     entry *entries; /* [n_moe * n_experts] */
     slot *slots;    /* [n_slots] */
@@ -37,7 +37,7 @@ typedef struct replay {
     sl_policy policy;
     uint64_t at; /* position: token * n_moe + layer, from 1 */
     uint32_t layer;
-    sl_replay_counts counts;
+    sl_replay_sums sums;
     bool counting;
 } replay;
 
@@ -49,12 +49,12 @@ static uint32_t key_of(const replay *r, uint32_t layer, uint32_t expert) {
 static double worthless(const replay *r, uint32_t key) {
     const entry *e = &r->entries[key];
     const sl_trace *t = r->trace;
-    switch (r->setup->policy) {
-    case SL_REPLAY_LRU:
+    switch (r->job->policy) {
+    case SL_POLICY_LRU:
         return -(double)e->used_at;
-    case SL_REPLAY_LFU:
+    case SL_POLICY_LFU:
         return -(double)e->n_uses;
-    case SL_REPLAY_BELADY:
+    case SL_POLICY_BELADY:
         return e->next_at == NEVER ? 0x1p64 : (double)e->next_at;
     default:
         return (double)sl_policy_wait(&r->policy, &e->use, t->layers[key / t->shape.n_experts],
@@ -64,13 +64,13 @@ static double worthless(const replay *r, uint32_t key) {
 
 // The slot, not of the ring, that the policy gives to the expert; NOWHERE: none.
 static uint32_t victim(const replay *r, uint32_t key) {
-    bool always = r->setup->policy == SL_REPLAY_LRU || r->setup->policy == SL_REPLAY_LFU;
+    bool always = r->job->policy == SL_POLICY_LRU || r->job->policy == SL_POLICY_LFU;
     uint32_t best = NOWHERE;
     double most = always ? -0x1p64 : worthless(r, key);
-    for (uint32_t i = 0; i < r->setup->n_slots; i++) {
+    for (uint32_t i = 0; i < r->job->n_slots; i++) {
         const slot *s = &r->slots[i];
         // What the layer works with stays; the bound may use a slot again as soon as it was served.
-        if (s->in_ring || (s->asked == r->at && r->setup->policy != SL_REPLAY_BELADY))
+        if (s->in_ring || (s->asked == r->at && r->job->policy != SL_POLICY_BELADY))
             continue;
         double w = worthless(r, s->key);
         if (w > most) {
@@ -82,7 +82,7 @@ static uint32_t victim(const replay *r, uint32_t key) {
 }
 
 static uint32_t hot_slot(replay *r, uint32_t key) {
-    return r->n_empty ? r->setup->n_slots - r->n_empty-- : victim(r, key);
+    return r->n_empty ? r->job->n_slots - r->n_empty-- : victim(r, key);
 }
 
 /* As free_ring_slot() and slot_for() of the engine, with nothing under way: for demand a slot with a guess that may
@@ -138,7 +138,7 @@ static void read_in(replay *r, uint32_t key) {
 }
 
 static void count_hit(replay *r, slot *s) {
-    *(s->guessed ? &r->counts.guesses_used : &r->counts.hits) += r->counting;
+    *(s->guessed ? &r->sums.guesses_used : &r->sums.hits) += r->counting;
     s->guessed = false;
 }
 
@@ -157,7 +157,7 @@ static void serve(replay *r, uint32_t token) {
         if (e->slot != NOWHERE)
             r->slots[e->slot].asked = r->at;
     }
-    r->counts.uses += r->counting ? s->top_k : 0;
+    r->sums.uses += r->counting ? s->top_k : 0;
     // First what is there, then what is read: as the engine does.
     bool missing[64];
     for (uint32_t i = 0; i < s->top_k; i++) {
@@ -174,7 +174,7 @@ static void serve(replay *r, uint32_t token) {
     for (uint32_t i = 0; i < s->top_k; i++) {
         if (!missing[i])
             continue;
-        r->counts.demand += r->counting;
+        r->sums.demand += r->counting;
         read_in(r, keys[i]);
     }
 }
@@ -185,7 +185,7 @@ static void guess(replay *r, uint32_t token) {
     if (layer >= s->n_moe)
         return;
     const uint16_t *guesses = sl_trace_picks(r->trace, token, layer) + s->top_k;
-    for (uint32_t i = 0, n = 0; i < s->n_guess && n < r->setup->guess_width; i++) {
+    for (uint32_t i = 0, n = 0; i < s->n_guess && n < r->job->guess_width; i++) {
         if (guesses[i] == SL_TRACE_NONE)
             continue;
         uint32_t key = key_of(r, layer, guesses[i]);
@@ -195,7 +195,7 @@ static void guess(replay *r, uint32_t token) {
         if (k == NOWHERE)
             return;
         put(r, k, key, true);
-        r->counts.guess_reads += r->counting;
+        r->sums.guess_reads += r->counting;
         n++;
     }
 }
@@ -220,14 +220,14 @@ static void run(replay *r) {
     uint32_t n_keys = s->n_moe * s->n_experts;
     for (uint32_t k = 0; k < n_keys; k++)
         r->entries[k].slot = NOWHERE;
-    for (uint32_t i = 0; i < r->setup->n_slots; i++)
+    for (uint32_t i = 0; i < r->job->n_slots; i++)
         r->slots[i] = (slot){.key = NOWHERE, .ring = i, .in_ring = i < r->ring_slots};
-    r->n_empty = r->setup->n_slots - r->ring_slots;
+    r->n_empty = r->job->n_slots - r->ring_slots;
     sl_policy_init(&r->policy);
     find_next_uses(r);
     for (uint32_t t = 0; t < r->trace->n_tokens; t++) {
-        r->counting = t >= r->setup->warm;
-        r->counts.n_tokens += r->counting;
+        r->counting = t >= r->job->warm;
+        r->sums.n_tokens += r->counting;
         sl_policy_tick(&r->policy, 1);
         for (r->layer = 0; r->layer < s->n_moe; r->layer++) {
             r->at = (uint64_t)t * s->n_moe + r->layer + 1;
@@ -237,25 +237,25 @@ static void run(replay *r) {
     }
 }
 
-sl_status sl_replay(const sl_trace *trace, const sl_replay_setup *setup, sl_replay_counts *out,
-                    sl_error *err) {
+sl_status sl__replay(const sl_trace *trace, const sl_replay_job *job, sl_replay_sums *out,
+                     sl_error *err) {
     const sl_trace_shape *s = &trace->shape;
-    bool ours = setup->policy == SL_REPLAY_OURS;
+    bool ours = job->policy == SL_POLICY_OURS;
     uint32_t n_keys = s->n_moe * s->n_experts;
     memset(out, 0, sizeof(*out));
-    if (setup->n_slots <= s->top_k ||
-        (ours && (setup->ring_slots < s->top_k || setup->ring_slots > setup->n_slots)))
+    if (job->n_slots <= s->top_k ||
+        (ours && (job->ring_slots < s->top_k || job->ring_slots > job->n_slots)))
         return sl_fail(err, SL_ERR_ARGUMENT,
                        "%u slots, %u of them in the ring: a layer asks for %u experts at once",
-                       setup->n_slots, ours ? setup->ring_slots : 0, s->top_k);
-    if (setup->warm >= trace->n_tokens)
+                       job->n_slots, ours ? job->ring_slots : 0, s->top_k);
+    if (job->warm >= trace->n_tokens)
         return sl_fail(err, SL_ERR_ARGUMENT, "the trace has %u tokens, %u are not to count",
-                       trace->n_tokens, setup->warm);
-    sl_replay_setup own = *setup;
+                       trace->n_tokens, job->warm);
+    sl_replay_job own = *job;
     // A slot for every expert is as much as anybody can use.
-    own.n_slots = SL_MIN(setup->n_slots, n_keys + setup->ring_slots);
-    own.guess_width = ours ? setup->guess_width : 0;
-    replay r = {.trace = trace, .setup = &own, .ring_slots = ours ? setup->ring_slots : 0};
+    own.n_slots = SL_MIN(job->n_slots, n_keys + job->ring_slots);
+    own.guess_width = ours ? job->guess_width : 0;
+    replay r = {.trace = trace, .job = &own, .ring_slots = ours ? job->ring_slots : 0};
     r.entries = sl_mem_calloc(n_keys, sizeof(*r.entries));
     r.slots = sl_mem_calloc(own.n_slots, sizeof(*r.slots));
     r.last = sl_mem_calloc(n_keys, sizeof(*r.last));
@@ -265,7 +265,7 @@ sl_status sl_replay(const sl_trace *trace, const sl_replay_setup *setup, sl_repl
         st = sl_fail(err, SL_ERR_MEMORY, "no memory to replay %u tokens", trace->n_tokens);
     else
         run(&r);
-    *out = r.counts;
+    *out = r.sums;
     sl_mem_free(r.entries);
     sl_mem_free(r.slots);
     sl_mem_free(r.next);
@@ -273,8 +273,8 @@ sl_status sl_replay(const sl_trace *trace, const sl_replay_setup *setup, sl_repl
     return st;
 }
 
-void sl_replay_guesses(const sl_trace *trace, uint32_t width, uint64_t *n_picks,
-                       uint64_t *n_named) {
+void sl__replay_guesses(const sl_trace *trace, uint32_t width, uint64_t *n_picks,
+                        uint64_t *n_named) {
     const sl_trace_shape *s = &trace->shape;
     *n_picks = *n_named = 0;
     for (uint32_t t = 0; t < trace->n_tokens; t++) {

@@ -11,33 +11,33 @@
 
 #include "engine/trace.h"
 
-typedef enum sl_replay_policy {
-    SL_REPLAY_OURS,
-    SL_REPLAY_LRU,
-    SL_REPLAY_LFU,
-    SL_REPLAY_BELADY,
-    SL_REPLAY_POLICIES
-} sl_replay_policy;
+typedef enum sl_policy_kind {
+    SL_POLICY_OURS,
+    SL_POLICY_LRU,
+    SL_POLICY_LFU,
+    SL_POLICY_BELADY
+} sl_policy_kind;
 
-typedef struct sl_replay_setup {
-    sl_replay_policy policy;
+typedef struct sl_replay_job {
+    sl_policy_kind policy;
     uint32_t n_slots;     /* in all, > top_k */
-    uint32_t ring_slots;  /* of these, OURS alone: >= top_k, < n_slots */
+    uint32_t ring_slots;  /* of these, OURS alone: >= top_k, <= n_slots */
     uint32_t guess_width; /* OURS alone: experts read ahead before each layer at most */
     uint32_t warm;        /* tokens that fill the slots before counting begins */
-} sl_replay_setup;
+} sl_replay_job;
 
 /* Sums over the tokens that count. uses = hits + demand + guesses_used. */
-typedef struct sl_replay_counts {
+typedef struct sl_replay_sums {
     uint64_t n_tokens, uses, hits, demand;
     uint64_t guess_reads, guesses_used;
-} sl_replay_counts;
+} sl_replay_sums;
 
-/* Errors: SL_ERR_ARGUMENT (setup), SL_ERR_MEMORY. Pure, heap aside. */
-SL_MUST_USE sl_status sl_replay(const sl_trace *trace, const sl_replay_setup *setup,
-                                sl_replay_counts *out, sl_error *err);
+/* Errors: SL_ERR_ARGUMENT (job), SL_ERR_MEMORY. Pure, heap aside. */
+SL_MUST_USE sl_status sl__replay(const sl_trace *trace, const sl_replay_job *job,
+                                 sl_replay_sums *out, sl_error *err);
 
 /* Of the picks of layers that were guessed, how many are among the first `width` guesses. */
-void sl_replay_guesses(const sl_trace *trace, uint32_t width, uint64_t *n_picks, uint64_t *n_named);
+void sl__replay_guesses(const sl_trace *trace, uint32_t width, uint64_t *n_picks,
+                        uint64_t *n_named);
 
 #endif

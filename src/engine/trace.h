@@ -44,12 +44,13 @@ SL_MUST_USE sl_status sl_trace_finish(sl_trace_writer *w, sl_error *err);
 /* Close without a promise. Accepts a zeroed struct and a writer that is finished. */
 void sl_trace_abandon(sl_trace_writer *w);
 
-typedef struct sl_trace {
+typedef struct sl_trace sl_trace;
+struct sl_trace {
     sl_trace_shape shape;
     uint32_t n_tokens;
     uint16_t *layers; /* [n_moe]; heap, as what follows */
     uint16_t *rows;   /* [n_tokens][n_moe][top_k + n_guess] */
-} sl_trace;
+};
 
 /* Read a trace and check all of it: every checksum, and that numbers are experts and picks of a layer differ.
  * Errors: SL_ERR_MISSING, SL_ERR_IO, SL_ERR_MEMORY, SL_ERR_UNSUPPORTED (another version), SL_ERR_CORRUPT (not a

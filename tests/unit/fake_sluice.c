@@ -494,3 +494,50 @@ sl_status sl_template_render_file(const char *model, const char *json, size_t le
         return sl_fail(err, SL_ERR_MISSING, "there is no template at '%s'", model);
     return sink->write(sink->user, json, len) ? SL_OK : sl_fail(err, SL_ERR_CANCELED, "canceled");
 }
+
+sl_status sl_trace_record(sl_session *session, const uint32_t *tokens, size_t n, const char *path,
+                          const sl_progress *progress, sl_error *err) {
+    (void)session;
+    (void)tokens;
+    (void)n;
+    (void)progress;
+    return sl_fail(err, SL_ERR_UNSUPPORTED, "'%s': this model has no experts to trace", path);
+}
+
+sl_status sl_trace_open(const char *path, sl_trace **out, sl_trace_info *info, sl_error *err) {
+    *out = NULL;
+    memset(info, 0, sizeof(*info));
+    return sl_fail(err, SL_ERR_CORRUPT, "'%s' is not a trace", path);
+}
+
+void sl_trace_close(sl_trace *trace) {
+    (void)trace;
+}
+
+sl_status sl_trace_replay(const sl_trace *trace, const sl_replay_setup *setup,
+                          sl_replay_counts *out, sl_error *err) {
+    (void)trace;
+    (void)setup;
+    memset(out, 0, sizeof(*out));
+    return sl_fail(err, SL_ERR_ARGUMENT, "there is no trace");
+}
+
+double sl_trace_guessed(const sl_trace *trace, uint32_t width) {
+    (void)trace;
+    (void)width;
+    return 0;
+}
+
+sl_status sl_session_feed(sl_session *session, const uint32_t *tokens, size_t n,
+                          const sl_progress *progress, sl_error *err) {
+    (void)session;
+    (void)tokens;
+    (void)progress;
+    return n ? SL_OK : sl_fail(err, SL_ERR_ARGUMENT, "no tokens were given");
+}
+
+const float *sl_session_logits(const sl_session *session) {
+    static const float logits[256];
+    (void)session;
+    return logits;
+}

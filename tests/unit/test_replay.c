@@ -130,12 +130,12 @@ static void an_unfinished_file_is_none(void **state) {
 
 /* ---- policies ------------------------------------------------------------------------------------ */
 
-static sl_replay_counts counts_of(const sl_trace *t, sl_replay_policy policy, uint32_t n_slots,
-                                  uint32_t width) {
+static sl_replay_sums counts_of(const sl_trace *t, sl_policy_kind policy, uint32_t n_slots,
+                                uint32_t width) {
     sl_error err;
-    sl_replay_counts c;
-    const sl_replay_setup setup = {policy, n_slots, t->shape.top_k + 1, width, 0};
-    demo_check(sl_replay(t, &setup, &c, &err), &err);
+    sl_replay_sums c;
+    const sl_replay_job setup = {policy, n_slots, t->shape.top_k + 1, width, 0};
+    demo_check(sl__replay(t, &setup, &c, &err), &err);
     assert_int_equal(c.uses, (uint64_t)t->n_tokens * t->shape.n_moe * t->shape.top_k);
     assert_int_equal(c.uses, c.hits + c.demand + c.guesses_used);
     assert_true(c.guesses_used <= c.guess_reads);
@@ -175,11 +175,11 @@ static void belady_is_the_bound(void **state) {
         sl_trace t = random_trace(25, 1, 6, top_k, 0);
         memset(known, 0, sizeof(known));
         uint32_t bound = fewest(&t, 0, 0, n_slots, known);
-        assert_int_equal(counts_of(&t, SL_REPLAY_BELADY, n_slots, 0).demand, bound);
-        assert_true(counts_of(&t, SL_REPLAY_LRU, n_slots, 0).demand >= bound);
-        assert_true(counts_of(&t, SL_REPLAY_LFU, n_slots, 0).demand >= bound);
+        assert_int_equal(counts_of(&t, SL_POLICY_BELADY, n_slots, 0).demand, bound);
+        assert_true(counts_of(&t, SL_POLICY_LRU, n_slots, 0).demand >= bound);
+        assert_true(counts_of(&t, SL_POLICY_LFU, n_slots, 0).demand >= bound);
         if (n_slots > top_k)
-            assert_true(counts_of(&t, SL_REPLAY_OURS, n_slots, 0).demand >= bound);
+            assert_true(counts_of(&t, SL_POLICY_OURS, n_slots, 0).demand >= bound);
         sl_trace_free(&t);
     }
 }
@@ -205,9 +205,9 @@ static void by_hand(void **state) {
     };
     for (size_t i = 0; i < SL_COUNT(cases); i++) {
         sl_trace t = trace_of(cases[i].picks);
-        uint64_t lru = counts_of(&t, SL_REPLAY_LRU, cases[i].n_slots, 0).demand,
-                 lfu = counts_of(&t, SL_REPLAY_LFU, cases[i].n_slots, 0).demand,
-                 belady = counts_of(&t, SL_REPLAY_BELADY, cases[i].n_slots, 0).demand;
+        uint64_t lru = counts_of(&t, SL_POLICY_LRU, cases[i].n_slots, 0).demand,
+                 lfu = counts_of(&t, SL_POLICY_LFU, cases[i].n_slots, 0).demand,
+                 belady = counts_of(&t, SL_POLICY_BELADY, cases[i].n_slots, 0).demand;
         printf("%s: lru %d, lfu %d, belady %d\n", cases[i].picks, (int)lru, (int)lfu, (int)belady);
         assert_int_equal(lru, cases[i].lru);
         assert_int_equal(lfu, cases[i].lfu);
@@ -231,10 +231,10 @@ static void guesses_are_counted_apart(void **state) {
                     for (uint32_t j = 0; j < 2; j++)
                         row[j] = (uint16_t)(row[j] % 30 + 30 * (j == 1));
             }
-        sl_replay_counts without = counts_of(&t, SL_REPLAY_OURS, 12, 0);
-        sl_replay_counts with = counts_of(&t, SL_REPLAY_OURS, 12, 2);
+        sl_replay_sums without = counts_of(&t, SL_POLICY_OURS, 12, 0);
+        sl_replay_sums with = counts_of(&t, SL_POLICY_OURS, 12, 2);
         uint64_t n_picks, n_named;
-        sl_replay_guesses(&t, 2, &n_picks, &n_named);
+        sl__replay_guesses(&t, 2, &n_picks, &n_named);
         assert_int_equal(n_picks, 100 * 3 * 2);
         assert_int_equal(without.guess_reads, 0);
         assert_true(with.guess_reads > 0);
@@ -264,10 +264,10 @@ static void a_topic_is_left_behind(void **state) {
                 // A quarter of a topic's 24 experts often, the others now and then.
                 row[j] = (uint16_t)((topic + j * 6 + random_below(1 + random_below(6))) % 128);
             }
-    uint64_t ours = counts_of(&t, SL_REPLAY_OURS, 100, 0).demand,
-             lru = counts_of(&t, SL_REPLAY_LRU, 100, 0).demand,
-             lfu = counts_of(&t, SL_REPLAY_LFU, 100, 0).demand,
-             bound = counts_of(&t, SL_REPLAY_BELADY, 100, 0).demand;
+    uint64_t ours = counts_of(&t, SL_POLICY_OURS, 100, 0).demand,
+             lru = counts_of(&t, SL_POLICY_LRU, 100, 0).demand,
+             lfu = counts_of(&t, SL_POLICY_LFU, 100, 0).demand,
+             bound = counts_of(&t, SL_POLICY_BELADY, 100, 0).demand;
     printf("topics: ours %d, lru %d, lfu %d, bound %d\n", (int)ours, (int)lru, (int)lfu,
            (int)bound);
     assert_true(ours < lru && ours < lfu && ours >= bound);
@@ -277,14 +277,14 @@ static void a_topic_is_left_behind(void **state) {
 static void impossible_setups_are_refused(void **state) {
     (void)state;
     sl_error err;
-    sl_replay_counts c;
+    sl_replay_sums c;
     sl_trace t = random_trace(5, 2, 16, 4, 0);
-    const sl_replay_setup setups[] = {{SL_REPLAY_LRU, 4, 0, 0, 0},
-                                      {SL_REPLAY_OURS, 20, 3, 0, 0},
-                                      {SL_REPLAY_OURS, 20, 21, 0, 0},
-                                      {SL_REPLAY_BELADY, 20, 0, 0, 5}};
+    const sl_replay_job setups[] = {{SL_POLICY_LRU, 4, 0, 0, 0},
+                                    {SL_POLICY_OURS, 20, 3, 0, 0},
+                                    {SL_POLICY_OURS, 20, 21, 0, 0},
+                                    {SL_POLICY_BELADY, 20, 0, 0, 5}};
     for (size_t i = 0; i < SL_COUNT(setups); i++)
-        assert_int_equal(sl_replay(&t, &setups[i], &c, &err), SL_ERR_ARGUMENT);
+        assert_int_equal(sl__replay(&t, &setups[i], &c, &err), SL_ERR_ARGUMENT);
     sl_trace_free(&t);
 }
 
@@ -299,7 +299,5 @@ int main(void) {
         cmocka_unit_test(a_topic_is_left_behind),
         cmocka_unit_test(impossible_setups_are_refused),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    test_scratch_remove();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
