@@ -62,9 +62,10 @@ static void watch_begin(sl_expert_source *source, uint32_t layer, const uint32_t
     w->inner->begin(w->inner, layer, experts, n_uses, n_needed, in_order);
 }
 
-static sl_status watch_next(sl_expert_source *source, sl_expert_view *out, sl_error *err) {
+static sl_status watch_take(sl_expert_source *source, sl_expert_view *out, uint32_t max, bool wait,
+                            uint32_t *n, sl_error *err) {
     watch *w = (watch *)source;
-    return w->inner->next(w->inner, out, err);
+    return w->inner->take(w->inner, out, max, wait, n, err);
 }
 
 static void watch_release(sl_expert_source *source, const sl_expert_view *view) {
@@ -75,6 +76,13 @@ static void watch_release(sl_expert_source *source, const sl_expert_view *view) 
 static void watch_end(sl_expert_source *source) {
     watch *w = (watch *)source;
     w->inner->end(w->inner);
+}
+
+// Not asked for, with a guess_width of 0.
+static void watch_guess(sl_expert_source *source, uint32_t layer, const uint32_t *experts,
+                        uint32_t n) {
+    watch *w = (watch *)source;
+    w->inner->guess(w->inner, layer, experts, n);
 }
 
 static sl_status run(watch *w, uint64_t seed, uint32_t n_topics, uint32_t n_tokens, sl_error *err) {
@@ -116,7 +124,11 @@ sl_status synth_check_full(const char *store, uint64_t seed, uint32_t n_topics, 
                                    .n_ctx = n_tokens,
                                    .n_threads = n_threads,
                                    .cpu = sl_cpu_level_best()};
-    watch w = {.base = {watch_begin, watch_next, watch_release, watch_end}};
+    watch w = {.base = {.begin = watch_begin,
+                        .take = watch_take,
+                        .release = watch_release,
+                        .end = watch_end,
+                        .guess = watch_guess}};
     *out = NULL;
     sl_status st = sl__engine_open(store, &setup, &w.engine, err);
     if (st)
