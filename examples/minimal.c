@@ -51,7 +51,7 @@ static sl_status answer(sl_engine *engine, const char *question, sl_error *err) 
     if ((status = make_chat(question, json, sizeof json, err)) ||
         (status =
              sl_engine_render(engine, json, strlen(json), prompt, sizeof prompt, &n_prompt, err)) ||
-        (status = sl_engine_tokenize(engine, prompt, n_prompt, true, tokens,
+        (status = sl_engine_tokenize(engine, prompt, n_prompt, 0, tokens,
                                      sizeof tokens / sizeof *tokens, &n_tokens, err)) ||
         (status = sl_session_open(engine, &session, err))) {
         return status;

@@ -150,12 +150,18 @@ SL_PUBLIC void sl_engine_model(const sl_engine *engine, sl_model_info *out);
 
 /* ---- text of an engine: the store's tokenizer and chat template, within the plan ------------- */
 
-/* Text to tokens. special: marker tokens written in the text (such as <|im_end|>) are recognised, as a
- * rendered template needs; false takes the text literally. At most cap ids are written; *n is the
+/* Marker tokens that are written in the text (such as <|im_end|>) are taken literally, as text from outside
+ * should be; a rendered template needs them recognised. */
+#define SL_TOKENIZE_PLAIN 1u
+/* With what the tokenizer puts around a prompt that stands by itself, such as a BOS. Not for a rendered
+ * template, which writes that itself. */
+#define SL_TOKENIZE_WHOLE 2u
+
+/* Text to tokens. flags: SL_TOKENIZE_*. At most cap ids are written; *n is the
  * number needed. Errors: SL_ERR_CONTEXT when n > cap, SL_ERR_STATE without a tokenizer, SL_ERR_MEMORY for a
  * single word that is longer than the plan's text account holds. */
 SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len,
-                                       bool special, uint32_t *ids, size_t cap, size_t *n,
+                                       unsigned flags, uint32_t *ids, size_t cap, size_t *n,
                                        sl_error *err);
 /* Render the chat template for a JSON object {"messages": [...], "tools": [...],
  * "add_generation_prompt": true, "enable_thinking": false, ...} into out: less than cap bytes, and a NUL
@@ -413,9 +419,9 @@ typedef struct sl_tokenizer sl_tokenizer;
 /* From a store, a checkpoint folder or a tokenizer.json. */
 SL_PUBLIC sl_status sl_tokenizer_open(const char *path, sl_tokenizer **out, sl_error *err);
 SL_PUBLIC void sl_tokenizer_close(sl_tokenizer *tokenizer);
-/* *ids is allocated; release it with sl_free(). */
+/* flags: SL_TOKENIZE_*. *ids is allocated; release it with sl_free(). */
 SL_PUBLIC sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len,
-                                        bool special, uint32_t **ids, size_t *n, sl_error *err);
+                                        unsigned flags, uint32_t **ids, size_t *n, sl_error *err);
 /* The bytes of the tokens to sink, special tokens included, exactly as they are in the vocabulary. */
 SL_PUBLIC sl_status sl_tokenizer_decode(sl_tokenizer *tokenizer, const uint32_t *ids, size_t n,
                                         const sl_sink *sink, sl_error *err);

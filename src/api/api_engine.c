@@ -130,14 +130,14 @@ void sl_engine_model(const sl_engine *e, sl_model_info *out) {
 
 /* ---- text ------------------------------------------------------------------------------------- */
 
-sl_status sl_engine_tokenize(sl_engine *e, const char *text, size_t len, bool special,
+sl_status sl_engine_tokenize(sl_engine *e, const char *text, size_t len, unsigned flags,
                              uint32_t *ids, size_t cap, size_t *n, sl_error *err) {
     *n = 0;
     if (!e->has_tokenizer)
         return sl_fail(err, SL_ERR_STATE,
                        "this model has no tokenizer; only `logits` works with it");
     sl_seal_enter();
-    sl_status st = sl_tok_encode(&e->tokenizer, text, len, special ? 0 : SL_TOK_PLAIN, ids, cap, n,
+    sl_status st = sl_tok_encode(&e->tokenizer, text, len, sl__api_token_flags(flags), ids, cap, n,
                                  &e->text_workspace, err);
     sl_seal_leave();
     return st;

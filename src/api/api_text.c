@@ -98,7 +98,12 @@ void sl_tokenizer_close(sl_tokenizer *t) {
     sl_mem_free(t);
 }
 
-sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, bool special,
+unsigned sl__api_token_flags(unsigned flags) {
+    return (flags & SL_TOKENIZE_PLAIN ? SL_TOK_PLAIN : 0) |
+           (flags & SL_TOKENIZE_WHOLE ? SL_TOK_TEMPLATE : 0);
+}
+
+sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, unsigned flags,
                               uint32_t **ids, size_t *n, sl_error *err) {
     *ids = NULL;
     *n = 0;
@@ -116,7 +121,7 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, boo
         *ids = grown;
         sl_arena arena;
         sl_arena_init(&arena, "workspace", workspace, workspace_bytes);
-        st = sl_tok_encode(&t->tok, text, len, special ? 0 : SL_TOK_PLAIN, *ids, cap, n, &arena,
+        st = sl_tok_encode(&t->tok, text, len, sl__api_token_flags(flags), *ids, cap, n, &arena,
                            err);
         cap = *n;
     }

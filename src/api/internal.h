@@ -19,6 +19,9 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *plan, sl_pla
 SL_MUST_USE sl_status sl__api_describe(const char *model, sl_store *out, char *drive_file,
                                        sl_error *err);
 
+/* SL_TOKENIZE_* as the tokenizer has them. */
+unsigned sl__api_token_flags(unsigned flags);
+
 /* Pass progress of a prompt on; user is an sl_progress whose report is set. */
 bool sl__api_report_prefill(void *user, uint64_t done, uint64_t total);
 

@@ -213,6 +213,9 @@ const cli_option cli_options[] = {
      "The input holds ids, separated by white space; write their bytes."},
     {CLI_PLAIN_TEXT, "plain", 0, false, CLI_KIND_FLAG, V(CLI_TOKENIZE), NULL, NULL, 0, 0,
      "Take marker tokens that are written in the text, such as <|im_end|>, as plain text."},
+    {CLI_WHOLE, "whole", 0, false, CLI_KIND_FLAG, V(CLI_TOKENIZE), NULL, NULL, 0, 0,
+     "With what the tokenizer puts around a prompt that stands by itself, such as a BOS; as "
+     "'sluice run --raw' has it."},
     {CLI_MAN, "man", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0, "Print the man page."},
     {CLI_BASH, "bash", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0,
      "Print the completion script for bash."},

@@ -73,6 +73,7 @@ typedef enum cli_option_id {
     CLI_HIDDEN,
     CLI_DECODE,
     CLI_PLAIN_TEXT,
+    CLI_WHOLE,
     CLI_MAN,
     CLI_BASH,
     CLI_MARKDOWN,

@@ -139,7 +139,8 @@ int cli_talk_render(cli_talk *t) {
 
 int cli_talk_tokenize(cli_talk *t) {
     sl_error err;
-    sl_status st = sl_engine_tokenize(t->engine, t->text.bytes, t->text.n, true, t->ids,
+    unsigned flags = cli_given(t->c, CLI_RAW) ? SL_TOKENIZE_WHOLE : 0;
+    sl_status st = sl_engine_tokenize(t->engine, t->text.bytes, t->text.n, flags, t->ids,
                                       t->plan.n_ctx, &t->n_prompt, &err);
     if (st == SL_ERR_CONTEXT && t->n_prompt < t->plan.n_ctx_model)
         return cli_fail(

@@ -30,8 +30,9 @@ static int encode(cli *c, sl_tokenizer *tokenizer, const char *text, size_t len)
     sl_error err;
     uint32_t *ids;
     size_t n;
-    if (sl_tokenizer_encode(tokenizer, text, len, !cli_given(c, CLI_PLAIN_TEXT), &ids, &n, &err) !=
-        SL_OK)
+    unsigned flags = (cli_given(c, CLI_PLAIN_TEXT) ? SL_TOKENIZE_PLAIN : 0) |
+                     (cli_given(c, CLI_WHOLE) ? SL_TOKENIZE_WHOLE : 0);
+    if (sl_tokenizer_encode(tokenizer, text, len, flags, &ids, &n, &err) != SL_OK)
         return cli_fail_status(c, &err);
     for (size_t i = 0; i < n; i++)
         cli_print(&c->out, "%s%u", i ? " " : "", ids[i]);

@@ -55,7 +55,7 @@ static void prompts(void **state) {
             &err);
         assert_int_equal(n_text, x->n_rendered);
         assert_memory_equal(text, x->rendered, n_text);
-        demo_check(sl_engine_tokenize(engine, text, n_text, true, ids, SL_COUNT(ids), &n_ids, &err),
+        demo_check(sl_engine_tokenize(engine, text, n_text, 0, ids, SL_COUNT(ids), &n_ids, &err),
                    &err);
         assert_int_equal(n_ids, x->n_prompt);
         assert_memory_equal(ids, x->prompt_ids, n_ids * sizeof(*ids));

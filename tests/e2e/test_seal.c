@@ -167,7 +167,7 @@ static sl_status turn(sl_engine *engine, sl_session *session, const char *json, 
     memset(h, 0, sizeof(*h));
     if ((st =
              sl_engine_render(engine, json, len, text, sl_engine_text_max(engine), &n_text, err)) ||
-        (st = sl_engine_tokenize(engine, text, n_text, true, ids, SL_COUNT(ids), &n_ids, err)))
+        (st = sl_engine_tokenize(engine, text, n_text, 0, ids, SL_COUNT(ids), &n_ids, err)))
         return st;
     sl_generate_request_init(engine, &request);
     request.prompt = ids;

@@ -225,10 +225,10 @@ sl_status sl_engine_render(sl_engine *engine, const char *json, size_t len, char
                : sl_fail(err, SL_ERR_CONTEXT, "the rendered prompt is longer than %zu bytes", cap);
 }
 
-sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len, bool special,
+sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size_t len, unsigned flags,
                              uint32_t *ids, size_t cap, size_t *n, sl_error *err) {
     (void)engine;
-    (void)special;
+    (void)flags;
     *n = len;
     for (size_t i = 0; i < len && i < cap; i++)
         ids[i] = (unsigned char)text[i];
@@ -463,14 +463,14 @@ void sl_tokenizer_close(sl_tokenizer *tokenizer) {
     (void)tokenizer;
 }
 
-sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len, bool special,
+sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len, unsigned flags,
                               uint32_t **ids, size_t *n, sl_error *err) {
     (void)tokenizer;
     (void)err;
     *ids = malloc((len + 1) * sizeof(**ids));
     *n = len;
     for (size_t i = 0; i < len; i++)
-        (*ids)[i] = (unsigned char)text[i] + (special ? 0 : 1000);
+        (*ids)[i] = (unsigned char)text[i] + (flags & SL_TOKENIZE_PLAIN ? 1000 : 0);
     return SL_OK;
 }
 
