@@ -4,7 +4,7 @@
 
 #include "api/internal.h"
 #include "base/process.h"
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #define CONFIG_MAX (16 * SL_MIB)
 #define PROBE_DEPTH 8u

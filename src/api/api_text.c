@@ -3,7 +3,7 @@
 
 #include "api/internal.h"
 #include "base/clock.h"
-#include "convert/convert.h"
+#include "checkpoint/texts.h"
 
 #define TOKENIZER_MAX (256 * SL_MIB)
 
@@ -69,7 +69,7 @@ static sl_status load_blob(const char *path, sl_buf *blob, sl_error *err) {
     if (info.kind == SL_PATH_FILE)
         return compile_file(path, blob, err);
     if (info.kind == SL_PATH_FOLDER)
-        return sl_convert_folder_tokenizer(path, blob, err);
+        return sl_folder_tokenizer(path, blob, err);
     return sl_fail(err, SL_ERR_MISSING,
                    "expected a store, a checkpoint folder or a tokenizer.json");
 }
@@ -169,7 +169,7 @@ static sl_status load_template(const char *path, sl_buf *out, sl_error *err) {
     if (info.kind != SL_PATH_FOLDER)
         return sl_fail(err, SL_ERR_MISSING,
                        "expected a store, a checkpoint folder or a .jinja file");
-    return sl_convert_folder_template(path, out, err);
+    return sl_folder_template(path, out, err);
 }
 
 static sl_status render_source(const sl_buf *source, const char *json, size_t len, sl_buf *out,

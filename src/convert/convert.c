@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "convert/convert_internal.h"
+#include "checkpoint/form.h"
+#include "checkpoint/texts.h"
 #include "convert/journal.h"
+#include "store/store_write.h"
 
 #define WINDOW_BYTES ((size_t)32 << 20)
+/* A matrix of 2880 x 2880, the largest known to be turned on its side in a file, fits. */
+#define WIDE_BYTES ((size_t)32 << 20)
 #define SPACE_SPARE (16 * SL_MIB) /* for the manifest, folders and the file system's own records */
 
 typedef struct conversion {
@@ -16,9 +20,10 @@ typedef struct conversion {
     sl_checkpoint ck;
     sl_tensor_spec *specs; /* all tensors of the model */
     sl_store store;        /* the numbers of what is being made */
-    sl_convert_texts texts;
+    sl_checkpoint_texts texts;
     sl_store_writer writer;
-    sl_tensor_writer tensors;
+    sl_tensor_form form;
+    uint64_t done; /* bytes of the checkpoint */
     sl_journal journal;
     char dst[SL_PATH_MAX - 16], parent[SL_PATH_MAX - 16];
     char partial[SL_PATH_MAX], spare[SL_PATH_MAX];
@@ -126,6 +131,30 @@ static sl_status claim_partial(conversion *c, sl_error *err) {
 
 /* ---- units --------------------------------------------------------------------------------------- */
 
+// Count bytes as done and tell.
+static sl_status report(void *user, uint64_t bytes, sl_error *err) {
+    conversion *c = user;
+    const sl_convert_params *p = c->params;
+    c->done += bytes;
+    if (p->report && !p->report(p->user, c->done, c->ck.work_bytes))
+        return sl_fail(err, SL_ERR_CANCELED,
+                       "stopped at %llu of %llu bytes; a later run goes on from here",
+                       (unsigned long long)c->done, (unsigned long long)c->ck.work_bytes);
+    return SL_OK;
+}
+
+static sl_status read_source(void *user, uint32_t file, uint64_t offset, uint64_t end, void *out,
+                             size_t n, sl_error *err) {
+    conversion *c = user;
+    return sl_checkpoint_read(&c->ck, file, offset, end, out, n, err);
+}
+
+static sl_status put_block_part(void *user, uint64_t at, const void *bytes, size_t n,
+                                sl_error *err) {
+    conversion *c = user;
+    return sl_store_block_put(&c->writer, at, bytes, n, err);
+}
+
 static sl_status file_is(const conversion *c, const char *name, uint64_t bytes, bool *same,
                          sl_error *err) {
     char path[SL_PATH_MAX];
@@ -168,12 +197,12 @@ static sl_status write_trunk(conversion *c, bool known, sl_error *err) {
         if ((st = source_of(c, t->role, t->layer, 0, &source, err)))
             return st;
         if (known) {
-            if ((st = sl__report(&c->tensors, source.bytes, err)))
+            if ((st = report(c, source.bytes, err)))
                 return st;
             continue;
         }
         sl_store_block_begin(&c->writer, t->offset, t->layout.bytes);
-        if ((st = sl__write_tensor(&c->tensors, &source, 0, err)) ||
+        if ((st = sl_form_tensor(&c->form, &source, 0, err)) ||
             (st = sl_store_block_end(&c->writer, &t->hash, err)))
             return st;
     }
@@ -213,11 +242,11 @@ static sl_status make_embedding(conversion *c, sl_error *err) {
         (st = unit_done(c, "embed", SL_STORE_EMBED, bytes, &embed->hash, 1, &done, err)))
         return st;
     if (done)
-        return sl__report(&c->tensors, source.bytes, err);
+        return report(c, source.bytes, err);
     if ((st = sl_store_file_begin(&c->writer, SL_STORE_EMBED, err)))
         return st;
     sl_store_block_begin(&c->writer, 0, embed->shape.rows * embed->stride);
-    if ((st = sl__write_embedding(&c->tensors, &source, embed, err)) ||
+    if ((st = sl_form_embedding(&c->form, &source, embed, err)) ||
         (st = sl_store_block_end(&c->writer, &embed->hash, err)) ||
         (st = sl_store_file_end(&c->writer, bytes, err)))
         return st;
@@ -243,8 +272,8 @@ static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
             sl_matrix_source source;
             if ((st = source_of(c, sl_expert_part_role(i), layer, e, &source, err)))
                 return st;
-            st = done ? sl__report(&c->tensors, source.bytes, err)
-                      : sl__write_tensor(&c->tensors, &source, l->at[i], err);
+            st = done ? report(c, source.bytes, err)
+                      : sl_form_tensor(&c->form, &source, l->at[i], err);
             if (st)
                 return st;
         }
@@ -402,20 +431,22 @@ static sl_status check_space(conversion *c, sl_error *err) {
 
 static sl_status take_memory(conversion *c, sl_error *err) {
     uint32_t n = sl_model_tensors(&c->ck.model);
-    c->memory = sl_mem_alloc(WINDOW_BYTES + 2 * SL_STRIP_BYTES + SL_WIDE_BYTES + SL_PAGE);
+    c->memory = sl_mem_alloc(WINDOW_BYTES + 2 * SL_STRIP_BYTES + WIDE_BYTES + SL_PAGE);
     c->specs = sl_mem_calloc(n, sizeof(*c->specs));
     if (!c->memory || !c->specs)
         return sl_fail(err, SL_ERR_MEMORY, "no memory for buffers");
     for (uint32_t i = 0; i < n; i++)
         sl_model_tensor(&c->ck.model, i, &c->specs[i]);
     uint8_t *at = (uint8_t *)SL_ALIGN_UP((uintptr_t)c->memory, SL_PAGE);
-    c->tensors = (sl_tensor_writer){.ck = &c->ck,
-                                    .out = &c->writer,
-                                    .raw = at + WINDOW_BYTES,
-                                    .wide = (float *)(at + WINDOW_BYTES + SL_STRIP_BYTES),
-                                    .packed = at + WINDOW_BYTES + SL_STRIP_BYTES + SL_WIDE_BYTES,
-                                    .total = c->ck.work_bytes,
-                                    .params = c->params};
+    c->form = (sl_tensor_form){.read = read_source,
+                               .put = put_block_part,
+                               .report = report,
+                               .user = c,
+                               .raw = at + WINDOW_BYTES,
+                               .wide = (float *)(at + WINDOW_BYTES + SL_STRIP_BYTES),
+                               .packed = at + WINDOW_BYTES + SL_STRIP_BYTES + WIDE_BYTES,
+                               .strip_bytes = SL_STRIP_BYTES,
+                               .wide_bytes = WIDE_BYTES};
     return sl_store_writer_init(&c->writer, c->partial, at, WINDOW_BYTES, err);
 }
 
@@ -480,7 +511,7 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
     c->out->n_skipped = c->ck.n_skipped;
     c->out->n_experts =
         sl_model_ffn_count(&c->store.model, SL_FFN_MOE) * c->store.model.moe.n_experts;
-    if ((st = sl__convert_texts(&c->ck, &c->store, &c->texts, err)))
+    if ((st = sl_checkpoint_texts_read(&c->ck, &c->store, &c->texts, err)))
         return st;
     c->out->has_tokenizer = c->texts.tokenizer.len > 0;
     c->out->has_template = c->texts.chat_template.len > 0;
@@ -512,7 +543,7 @@ sl_status sl_convert_run(const char *src, const char *dst, const sl_convert_para
     sl_status st = run(c, src, dst, err);
     sl_store_writer_deinit(&c->writer);
     sl_journal_close(&c->journal);
-    sl__convert_texts_deinit(&c->texts);
+    sl_checkpoint_texts_deinit(&c->texts);
     sl_store_close(&c->store);
     sl_checkpoint_close(&c->ck);
     sl_mem_free(c->specs);

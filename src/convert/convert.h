@@ -9,7 +9,7 @@
 #ifndef SL_CONVERT_CONVERT_H
 #define SL_CONVERT_CONVERT_H
 
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 typedef struct sl_convert_params {
     sl_checkpoint_options options;
@@ -36,10 +36,5 @@ SL_MUST_USE sl_status sl_convert_run(const char *src, const char *dst,
                                      const sl_convert_params *params, sl_convert_outcome *out,
                                      sl_error *err);
 void sl_convert_outcome_deinit(sl_convert_outcome *out);
-
-/* Compiled tokenizer and chat template (its source, checked) of a checkpoint folder, as a conversion would
- * take them, into growable buffers. Errors: SL_ERR_MISSING where the folder has none; otherwise as above. */
-SL_MUST_USE sl_status sl_convert_folder_tokenizer(const char *folder, sl_buf *blob, sl_error *err);
-SL_MUST_USE sl_status sl_convert_folder_template(const char *folder, sl_buf *out, sl_error *err);
 
 #endif

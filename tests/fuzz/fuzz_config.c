@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 static void require(bool condition) {
     if (!condition)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 static void require(bool condition) {
     if (!condition)

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 #include "helpers/checkpoint.h"
 #include "helpers/scratch.h"
 #include "helpers/tensors.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "helpers/demo.h"
 #include "model/forward.h"
 #include "plan/sizes.h"

@@ -1,4 +1,4 @@
-/* convert/quantize: MLX's affine quantizer and the 16-bit types. The quantizer was compared with mx.quantize of
+/* checkpoint/quantize: MLX's affine quantizer and the 16-bit types. The quantizer was compared with mx.quantize of
  * MLX 0.32.4 (CPU), 540 cases of every width, group and type: equal in every bit; the vectors here keep it so. */
 #include <math.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 
 static uint32_t bits_of(float f) {
     uint32_t u;

@@ -1,4 +1,4 @@
-/* convert/safetensors: headers of other people's files. */
+/* checkpoint/safetensors: headers of other people's files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "convert/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 static sl_status add(sl_st_table *table, const char *header, uint64_t data_bytes, sl_error *err) {
     size_t len = strlen(header);

@@ -24,8 +24,9 @@ STANDS_ON = {
     "store": ["io", "tensor", "model"],
     "vision": ["backend"],
     "plan": ["model", "store", "text"],  # of these only the numbers
-    "convert": ["store", "tensor", "text"],
-    "engine": ["plan", "model", "store", "text", "vision", "io"],
+    "checkpoint": ["store", "tensor", "text"],
+    "convert": ["checkpoint"],
+    "engine": ["plan", "model", "store", "checkpoint", "text", "vision", "io"],
     "api": ["engine", "convert"],
     # Front ends are users of the library like any other: the public header and nothing below it.
     "server": [],

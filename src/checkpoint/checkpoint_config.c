@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "convert/checkpoint_internal.h"
-#include "convert/quantize.h"
+#include "checkpoint/checkpoint_internal.h"
+#include "checkpoint/quantize.h"
 
 sl_status sl__check_options(const sl_checkpoint_options *options, uint32_t *bits, uint32_t *group,
                             sl_error *err) {

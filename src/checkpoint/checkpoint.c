@@ -1,13 +1,13 @@
 /* A checkpoint as a whole, see checkpoint.h: its layout, and that everything is there. */
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "convert/checkpoint_internal.h"
-#include "convert/quantize.h"
+#include "checkpoint/checkpoint_internal.h"
+#include "checkpoint/quantize.h"
 
 #define OPEN_FILES_MAX 64u
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "convert/checkpoint_internal.h"
+#include "checkpoint/checkpoint_internal.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define INDEX_MAX SL_ST_HEADER_MAX

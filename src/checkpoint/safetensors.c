@@ -1,5 +1,5 @@
 /* safetensors headers, see safetensors.h. Read with the pull reader: headers reach 100 MB. */
-#include "convert/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,12 +8,12 @@
  *
  * One thread. Memory: the tensor table (some 150 bytes a tensor), the small texts, 32 MiB for reading
  * ahead. */
-#ifndef SL_CONVERT_CHECKPOINT_H
-#define SL_CONVERT_CHECKPOINT_H
+#ifndef SL_CHECKPOINT_CHECKPOINT_H
+#define SL_CHECKPOINT_CHECKPOINT_H
 
 #include "base/buf.h"
-#include "convert/ahead.h"
-#include "convert/safetensors.h"
+#include "checkpoint/ahead.h"
+#include "checkpoint/safetensors.h"
 #include "io/folder.h"
 #include "model/model.h"
 #include "store/store.h"

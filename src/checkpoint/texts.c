@@ -1,10 +1,11 @@
 /* Tokenizer and chat template of a checkpoint: compiled and checked, so that what cannot be used is an error at
  * conversion and not in a chat. */
+#include "checkpoint/texts.h"
+
 #include <string.h>
 
 #include "base/json.h"
-#include "convert/checkpoint_internal.h"
-#include "convert/convert_internal.h"
+#include "checkpoint/checkpoint_internal.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
@@ -159,8 +160,8 @@ static sl_status compile_tokenizer(const char *folder, const sl_buf *config, sl_
     return st;
 }
 
-sl_status sl__convert_texts(const sl_checkpoint *ck, sl_store *store, sl_convert_texts *texts,
-                            sl_error *err) {
+sl_status sl_checkpoint_texts_read(const sl_checkpoint *ck, sl_store *store,
+                                   sl_checkpoint_texts *texts, sl_error *err) {
     sl_buf config_text;
     sl_arena tree = {0};
     sl_json *config;
@@ -191,7 +192,7 @@ done:
     return st;
 }
 
-sl_status sl_convert_folder_tokenizer(const char *folder, sl_buf *blob, sl_error *err) {
+sl_status sl_folder_tokenizer(const char *folder, sl_buf *blob, sl_error *err) {
     sl_buf config;
     sl_buf_init(&config);
     sl_status st = slurp_optional(folder, "tokenizer_config.json", SL_CONFIG_MAX, &config, err);
@@ -203,7 +204,7 @@ sl_status sl_convert_folder_tokenizer(const char *folder, sl_buf *blob, sl_error
     return st;
 }
 
-sl_status sl_convert_folder_template(const char *folder, sl_buf *out, sl_error *err) {
+sl_status sl_folder_template(const char *folder, sl_buf *out, sl_error *err) {
     sl_buf text;
     sl_arena tree = {0};
     sl_json *config;
@@ -220,7 +221,7 @@ sl_status sl_convert_folder_template(const char *folder, sl_buf *out, sl_error *
     return st;
 }
 
-void sl__convert_texts_deinit(sl_convert_texts *texts) {
+void sl_checkpoint_texts_deinit(sl_checkpoint_texts *texts) {
     sl_buf_deinit(&texts->tokenizer);
     sl_buf_deinit(&texts->chat_template);
 }

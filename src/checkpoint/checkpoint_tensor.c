@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "convert/checkpoint_internal.h"
-#include "convert/quantize.h"
+#include "checkpoint/checkpoint_internal.h"
+#include "checkpoint/quantize.h"
 
 static const char *const suffixes[] = {
     [SL_SUFFIX_WEIGHT] = ".weight", [SL_SUFFIX_NONE] = "", [SL_SUFFIX_BLOCKS] = "_blocks"};

@@ -1,8 +1,8 @@
 /* Shared by the sources that read checkpoints. */
-#ifndef SL_CONVERT_CHECKPOINT_INTERNAL_H
-#define SL_CONVERT_CHECKPOINT_INTERNAL_H
+#ifndef SL_CHECKPOINT_CHECKPOINT_INTERNAL_H
+#define SL_CHECKPOINT_CHECKPOINT_INTERNAL_H
 
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #define SL_CONFIG_MAX ((uint64_t)4 << 20)
 /* An arena for the JSON tree of a text: values of two characters take 64 bytes, ordinary ones 12 to 16

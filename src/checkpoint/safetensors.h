@@ -4,8 +4,8 @@
  * after the header), then data. Everything is checked: lengths, ranges, overlaps, shape times element
  * size, duplicate names. The table lists all tensors, also those that nobody wants: what is left over
  * must be told. */
-#ifndef SL_CONVERT_SAFETENSORS_H
-#define SL_CONVERT_SAFETENSORS_H
+#ifndef SL_CHECKPOINT_SAFETENSORS_H
+#define SL_CHECKPOINT_SAFETENSORS_H
 
 #include "base/status.h"
 #include "io/file.h"

@@ -3,8 +3,8 @@
  * A small cache of pieces: each tensor is read from front to back, and several in turn (nine parts of the experts
  * of a layer), so the pieces that follow what was just asked for are read while that is being worked on. The
  * drive and the processor then work at the same time. One thread. */
-#ifndef SL_CONVERT_AHEAD_H
-#define SL_CONVERT_AHEAD_H
+#ifndef SL_CHECKPOINT_AHEAD_H
+#define SL_CHECKPOINT_AHEAD_H
 
 #include "base/mem.h"
 #include "io/reader.h"

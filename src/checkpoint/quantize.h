@@ -8,8 +8,8 @@
  *   q  = min(max(rint((w - bias) / s), 0), n)
  * and only then are s and bias rounded to the type they are stored in. rint rounds halves to even. The
  * weight of largest magnitude is exact. Held to mx.quantize by tests/unit/test_quantize.c. */
-#ifndef SL_CONVERT_QUANTIZE_H
-#define SL_CONVERT_QUANTIZE_H
+#ifndef SL_CHECKPOINT_QUANTIZE_H
+#define SL_CHECKPOINT_QUANTIZE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,26 +1,22 @@
-/* One tensor from a checkpoint's files into a block of the store, in strips of a few megabytes: rows that are
- * kept go as they are, all others become f32 and are quantized or narrowed from there. */
+/* See form.h. In strips of a few megabytes: rows that are kept go as they are, all others become f32 and are
+ * quantized or narrowed from there. */
+#include "checkpoint/form.h"
+
 #include <string.h>
 
-#include "convert/convert_internal.h"
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 
-sl_status sl__report(sl_tensor_writer *w, uint64_t bytes, sl_error *err) {
-    w->done += bytes;
-    if (w->params->report && !w->params->report(w->params->user, w->done, w->total))
-        return sl_fail(err, SL_ERR_CANCELED,
-                       "stopped at %llu of %llu bytes; a later run goes on from here",
-                       (unsigned long long)w->done, (unsigned long long)w->total);
-    return SL_OK;
+static sl_status report(const sl_tensor_form *w, uint64_t bytes, sl_error *err) {
+    return w->report ? w->report(w->user, bytes, err) : SL_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
 // n bytes of a part, from its row `row` of the matrix in the file.
-static sl_status read_part(sl_tensor_writer *w, const sl_matrix_source *s, unsigned part,
+static sl_status read_part(const sl_tensor_form *w, const sl_matrix_source *s, unsigned part,
                            uint64_t row, uint64_t skip, void *to, size_t n, sl_error *err) {
-    return sl_checkpoint_read(w->ck, s->file[part], s->at[part] + row * s->row_bytes[part] + skip,
-                              s->end[part], to, n, err);
+    return w->read(w->user, s->file[part], s->at[part] + row * s->row_bytes[part] + skip,
+                   s->end[part], to, n, err);
 }
 
 static sl_status not_finite(const sl_matrix_source *s, sl_error *err) {
@@ -47,9 +43,9 @@ static sl_status check_numbers(const sl_matrix_source *s, unsigned part, const v
     return sl_all_finite(bytes, dtype, n * 8 / sl_dtype_bits(dtype)) ? SL_OK : not_finite(s, err);
 }
 
-/* `rows` rows of the file's matrix, one after another, as f32: out[rows][in.cols], at most SL_STRIP_BYTES. Uses
+/* `rows` rows of the file's matrix, one after another, as f32: out[rows][in.cols], at most strip_bytes. Uses
  * w->raw. */
-static sl_status widen_rows(sl_tensor_writer *w, const sl_matrix_source *s, uint32_t first,
+static sl_status widen_rows(const sl_tensor_form *w, const sl_matrix_source *s, uint32_t first,
                             uint32_t rows, float *out, sl_error *err) {
     const uint32_t cols = s->in.cols;
     size_t n = (size_t)(rows * s->row_bytes[0]);
@@ -97,10 +93,11 @@ static uint32_t rows_from(const sl_tensor_place *p, uint32_t row, uint32_t *firs
 }
 
 /* `n` columns of a group of the file's rows, as rows: out[n][group rows]. column: of those that are meant. */
-static sl_status turn_columns(sl_tensor_writer *w, const sl_matrix_source *s, uint32_t first_row,
-                              uint32_t column, uint32_t n, float *out, sl_error *err) {
+static sl_status turn_columns(const sl_tensor_form *w, const sl_matrix_source *s,
+                              uint32_t first_row, uint32_t column, uint32_t n, float *out,
+                              sl_error *err) {
     const uint32_t rows = s->shape.cols, cols = s->in.cols, step = s->place.col_step;
-    const uint32_t at_once = (uint32_t)(SL_STRIP_BYTES / sizeof(float) / cols);
+    const uint32_t at_once = (uint32_t)(w->strip_bytes / sizeof(float) / cols);
     float *wide = (float *)(void *)w->packed;
     for (uint32_t row = 0; row < rows; row += at_once) {
         uint32_t k = SL_MIN(at_once, rows - row);
@@ -116,7 +113,7 @@ static sl_status turn_columns(sl_tensor_writer *w, const sl_matrix_source *s, ui
 }
 
 // Rows first.. of the result as f32 in w->wide.
-static sl_status gather(sl_tensor_writer *w, const sl_matrix_source *s, uint32_t first,
+static sl_status gather(const sl_tensor_form *w, const sl_matrix_source *s, uint32_t first,
                         uint32_t rows, sl_error *err) {
     const sl_tensor_place *p = &s->place;
     // Columns of a group, which become rows.
@@ -141,10 +138,10 @@ static sl_status gather(sl_tensor_writer *w, const sl_matrix_source *s, uint32_t
 
 /* How many rows go through the buffers at once: a power of two, so that strips of ordinary shapes end on pages
  * and can be written directly. */
-static uint32_t strip_rows(const sl_matrix_source *s, uint64_t row_bytes) {
+static uint32_t strip_rows(const sl_tensor_form *w, const sl_matrix_source *s, uint64_t row_bytes) {
     uint64_t widest = SL_MAX(row_bytes, (uint64_t)s->shape.cols * sizeof(float));
     uint32_t rows = 1;
-    while (2 * rows * widest <= SL_STRIP_BYTES && rows < s->shape.rows)
+    while (2 * rows * widest <= w->strip_bytes && rows < s->shape.rows)
         rows *= 2;
     return rows;
 }
@@ -152,7 +149,7 @@ static uint32_t strip_rows(const sl_matrix_source *s, uint64_t row_bytes) {
 /* ---- rows that become others ------------------------------------------------------------------------ */
 
 // Rows as they are stored: codes, scales and biases, or elements, one after another in w->packed.
-static sl_status encode(sl_tensor_writer *w, const sl_matrix_source *s, const float *wide,
+static sl_status encode(const sl_tensor_form *w, const sl_matrix_source *s, const float *wide,
                         uint32_t rows, const sl_matrix_layout *layout, sl_error *err) {
     size_t n = (size_t)rows * s->shape.cols;
     if (!sl_dtype_is_quantized(s->shape.dtype)) {
@@ -167,14 +164,14 @@ static sl_status encode(sl_tensor_writer *w, const sl_matrix_source *s, const fl
 }
 
 // Put what encode() made of `rows` rows from `first` on.
-static sl_status put_rows(sl_tensor_writer *w, const sl_matrix_layout *l, uint64_t to,
+static sl_status put_rows(const sl_tensor_form *w, const sl_matrix_layout *l, uint64_t to,
                           uint32_t first, uint32_t rows, sl_error *err) {
     const uint64_t at[3] = {l->codes_at, l->scales_at, l->biases_at},
                    row[3] = {l->row_code_bytes, l->row_scale_bytes, l->row_bias_bytes};
     const uint8_t *p = w->packed;
     for (unsigned i = 0; i < 3 && row[i]; i++) {
         size_t n = (size_t)(rows * row[i]);
-        sl_status st = sl_store_block_put(w->out, to + at[i] + first * row[i], p, n, err);
+        sl_status st = w->put(w->user, to + at[i] + first * row[i], p, n, err);
         if (st)
             return st;
         p += n;
@@ -182,12 +179,12 @@ static sl_status put_rows(sl_tensor_writer *w, const sl_matrix_layout *l, uint64
     return SL_OK;
 }
 
-static sl_status write_encoded(sl_tensor_writer *w, const sl_matrix_source *s,
+static sl_status write_encoded(const sl_tensor_form *w, const sl_matrix_source *s,
                                const sl_matrix_layout *layout, uint64_t to, sl_error *err) {
-    const uint32_t strip = strip_rows(s, 0), cols = s->shape.cols;
+    const uint32_t strip = strip_rows(w, s, 0), cols = s->shape.cols;
     // Whoever turns reads the same rows for every strip of columns: as few as there is room for.
     const uint32_t step =
-        s->place.transposed ? (uint32_t)(SL_WIDE_BYTES / sizeof(float) / cols) : strip;
+        s->place.transposed ? (uint32_t)(w->wide_bytes / sizeof(float) / cols) : strip;
     for (uint32_t first = 0; first < s->shape.rows; first += step) {
         uint32_t rows = SL_MIN(step, s->shape.rows - first);
         sl_status st = gather(w, s, first, rows, err);
@@ -199,7 +196,7 @@ static sl_status write_encoded(sl_tensor_writer *w, const sl_matrix_source *s,
                 (st = put_rows(w, layout, to, first + i, k, err)))
                 return st;
         }
-        if ((st = sl__report(w, (uint64_t)rows * cols * sl_dtype_bits(s->in.dtype) / 8, err)))
+        if ((st = report(w, (uint64_t)rows * cols * sl_dtype_bits(s->in.dtype) / 8, err)))
             return st;
     }
     return SL_OK;
@@ -208,16 +205,15 @@ static sl_status write_encoded(sl_tensor_writer *w, const sl_matrix_source *s,
 /* ---- rows that stay --------------------------------------------------------------------------------- */
 
 // n rows of the file that lie one after another.
-static sl_status copy_rows(sl_tensor_writer *w, const sl_matrix_source *s, unsigned part,
+static sl_status copy_rows(const sl_tensor_form *w, const sl_matrix_source *s, unsigned part,
                            uint64_t first, uint64_t n, uint64_t to, sl_error *err) {
     uint64_t bytes = n * s->row_bytes[part];
     for (uint64_t at = 0; at < bytes;) {
-        size_t k = (size_t)SL_MIN(bytes - at, (uint64_t)SL_STRIP_BYTES);
+        size_t k = (size_t)SL_MIN(bytes - at, (uint64_t)w->strip_bytes);
         sl_status st;
         if ((st = read_part(w, s, part, first, at, w->raw, k, err)) ||
             (st = check_numbers(s, part, w->raw, k, err)) ||
-            (st = sl_store_block_put(w->out, to + at, w->raw, k, err)) ||
-            (st = sl__report(w, k, err)))
+            (st = w->put(w->user, to + at, w->raw, k, err)) || (st = report(w, k, err)))
             return st;
         at += k;
     }
@@ -226,11 +222,11 @@ static sl_status copy_rows(sl_tensor_writer *w, const sl_matrix_source *s, unsig
 
 /* Groups of rows with others between them: what covers as many as fit is read at once, and those that are meant are
  * moved together. */
-static sl_status copy_groups(sl_tensor_writer *w, const sl_matrix_source *s, unsigned part,
+static sl_status copy_groups(const sl_tensor_form *w, const sl_matrix_source *s, unsigned part,
                              const sl_row_run *run, uint64_t to, sl_error *err) {
     const uint64_t row_bytes = s->row_bytes[part], stride = run->stride * row_bytes;
     const size_t group = (size_t)(run->rows * row_bytes);
-    const uint32_t at_once = (uint32_t)SL_MIN(SL_STRIP_BYTES / stride, (uint64_t)run->count);
+    const uint32_t at_once = (uint32_t)SL_MIN(w->strip_bytes / stride, (uint64_t)run->count);
     for (uint32_t i = 0; i < run->count; i += at_once) {
         uint32_t k = SL_MIN(at_once, run->count - i);
         sl_status st = read_part(w, s, part, run->first + (uint64_t)i * run->stride, 0, w->raw,
@@ -240,14 +236,14 @@ static sl_status copy_groups(sl_tensor_writer *w, const sl_matrix_source *s, uns
         for (uint32_t g = 1; g < k; g++)
             memmove(w->raw + g * group, w->raw + g * stride, group);
         if ((st = check_numbers(s, part, w->raw, k * group, err)) ||
-            (st = sl_store_block_put(w->out, to + i * group, w->raw, k * group, err)) ||
-            (st = sl__report(w, k * group, err)))
+            (st = w->put(w->user, to + i * group, w->raw, k * group, err)) ||
+            (st = report(w, k * group, err)))
             return st;
     }
     return SL_OK;
 }
 
-static sl_status copy_part(sl_tensor_writer *w, const sl_matrix_source *s, unsigned part,
+static sl_status copy_part(const sl_tensor_form *w, const sl_matrix_source *s, unsigned part,
                            uint64_t to, sl_error *err) {
     const sl_tensor_place *p = &s->place;
     sl_status st = SL_OK;
@@ -256,7 +252,7 @@ static sl_status copy_part(sl_tensor_writer *w, const sl_matrix_source *s, unsig
         uint64_t n = (uint64_t)run->rows * run->count;
         if (run->count == 1 || run->stride == run->rows)
             st = copy_rows(w, s, part, run->first, n, to, err);
-        else if (run->stride * s->row_bytes[part] <= SL_STRIP_BYTES)
+        else if (run->stride * s->row_bytes[part] <= w->strip_bytes)
             st = copy_groups(w, s, part, run, to, err);
         else
             for (uint32_t g = 0; g < run->count && st == SL_OK; g++)
@@ -270,7 +266,7 @@ static sl_status copy_part(sl_tensor_writer *w, const sl_matrix_source *s, unsig
 /* ---- vectors and convolutions ------------------------------------------------------------------------- */
 
 // Every col_step-th of a row's elements, as f32.
-static sl_status write_vector(sl_tensor_writer *w, const sl_matrix_source *s, uint64_t to,
+static sl_status write_vector(const sl_tensor_form *w, const sl_matrix_source *s, uint64_t to,
                               sl_error *err) {
     const sl_tensor_place *p = &s->place;
     size_t k = 0;
@@ -282,16 +278,16 @@ static sl_status write_vector(sl_tensor_writer *w, const sl_matrix_source *s, ui
         w->wide[k++] = s->plus_one ? 1.0f + w->wide[i] : w->wide[i];
     if (!sl_all_finite(w->wide, SL_DTYPE_F32, k))
         return not_finite(s, err);
-    st = sl_store_block_put(w->out, to, w->wide, k * sizeof(float), err);
-    return st ? st : sl__report(w, s->bytes, err);
+    st = w->put(w->user, to, w->wide, k * sizeof(float), err);
+    return st ? st : report(w, s->bytes, err);
 }
 
 // [channels][width] in the file, [width][channels] in the store; rows is the width.
-static sl_status write_convolution(sl_tensor_writer *w, const sl_matrix_source *s, uint64_t to,
+static sl_status write_convolution(const sl_tensor_form *w, const sl_matrix_source *s, uint64_t to,
                                    sl_error *err) {
     size_t size = sl_dtype_bits(s->in.dtype) / 8;
     uint32_t width = s->shape.rows, channels = s->shape.cols;
-    uint32_t step = (uint32_t)SL_MIN((uint64_t)channels, SL_STRIP_BYTES / sizeof(float) / width);
+    uint32_t step = (uint32_t)SL_MIN((uint64_t)channels, w->strip_bytes / sizeof(float) / width);
     float *turned = (float *)(void *)w->packed;
     for (uint32_t first = 0; first < channels; first += step) {
         uint32_t n = SL_MIN(step, channels - first);
@@ -307,18 +303,17 @@ static sl_status write_convolution(sl_tensor_writer *w, const sl_matrix_source *
             for (uint32_t c = 0; c < n; c++)
                 turned[(size_t)tap * n + c] = w->wide[(size_t)c * width + tap];
         for (uint32_t tap = 0; tap < width; tap++)
-            if ((st = sl_store_block_put(w->out,
-                                         to + ((uint64_t)tap * channels + first) * sizeof(float),
-                                         turned + (size_t)tap * n, n * sizeof(float), err)))
+            if ((st = w->put(w->user, to + ((uint64_t)tap * channels + first) * sizeof(float),
+                             turned + (size_t)tap * n, n * sizeof(float), err)))
                 return st;
-        if ((st = sl__report(w, count * size, err)))
+        if ((st = report(w, count * size, err)))
             return st;
     }
     return SL_OK;
 }
 
-sl_status sl__write_tensor(sl_tensor_writer *w, const sl_matrix_source *s, uint64_t at,
-                           sl_error *err) {
+sl_status sl_form_tensor(const sl_tensor_form *w, const sl_matrix_source *s, uint64_t at,
+                         sl_error *err) {
     sl_matrix_layout layout;
     sl_status st = sl_matrix_layout_of(&s->shape, &layout, err);
     if (st)
@@ -338,7 +333,7 @@ sl_status sl__write_tensor(sl_tensor_writer *w, const sl_matrix_source *s, uint6
 /* ---- embedding rows ------------------------------------------------------------------------------ */
 
 // Rows first.. as codes, scales, biases one after another in w->packed, whatever the source is.
-static sl_status gather_records(sl_tensor_writer *w, const sl_matrix_source *s, uint32_t first,
+static sl_status gather_records(const sl_tensor_form *w, const sl_matrix_source *s, uint32_t first,
                                 uint32_t rows, const sl_matrix_layout *layout, sl_error *err) {
     sl_status st = SL_OK;
     uint8_t *to = w->packed;
@@ -356,13 +351,13 @@ static sl_status gather_records(sl_tensor_writer *w, const sl_matrix_source *s, 
     return st;
 }
 
-sl_status sl__write_embedding(sl_tensor_writer *w, const sl_matrix_source *s,
-                              const sl_embed_layout *embed, sl_error *err) {
+sl_status sl_form_embedding(const sl_tensor_form *w, const sl_matrix_source *s,
+                            const sl_embed_layout *embed, sl_error *err) {
     sl_matrix_layout layout;
     sl_status st = sl_matrix_layout_of(&s->shape, &layout, err);
     if (st)
         return st;
-    uint32_t step = strip_rows(s, embed->stride);
+    uint32_t step = strip_rows(w, s, embed->stride);
     for (uint32_t first = 0; first < s->shape.rows; first += step) {
         uint32_t rows = SL_MIN(step, s->shape.rows - first);
         if ((st = gather_records(w, s, first, rows, &layout, err)))
@@ -380,9 +375,9 @@ sl_status sl__write_embedding(sl_tensor_writer *w, const sl_matrix_source *s,
                    (size_t)layout.row_bias_bytes);
         }
         // A row is as many bytes of the file as any other.
-        if ((st = sl_store_block_put(w->out, first * embed->stride, w->raw,
-                                     (size_t)(rows * embed->stride), err)) ||
-            (st = sl__report(w, s->bytes / s->shape.rows * rows, err)))
+        if ((st = w->put(w->user, first * embed->stride, w->raw, (size_t)(rows * embed->stride),
+                         err)) ||
+            (st = report(w, s->bytes / s->shape.rows * rows, err)))
             return st;
     }
     return SL_OK;

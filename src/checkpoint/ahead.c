@@ -1,5 +1,5 @@
 /* The cache of pieces, see ahead.h. */
-#include "convert/ahead.h"
+#include "checkpoint/ahead.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* MLX's affine quantizer and float16 types, see quantize.h. Written so that compilers vectorize the loops
  * over a group without being allowed to change a bit. */
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 
 #include <math.h>
 #include <string.h>
