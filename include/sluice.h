@@ -326,7 +326,7 @@ typedef struct sl_convert_report {
     char notes[1024]; /* lines of text: what was left out and why; may be "" */
 } sl_convert_report;
 
-/* Convert a checkpoint folder into a store. Works in dst + ".partial", which a later call continues
+/* Convert a checkpoint folder into a store; report may be NULL. Works in dst + ".partial", which a later call continues
  * after checking that the source is the same; the result appears by rename.
  * Errors: SL_ERR_EXISTS, SL_ERR_UNSUPPORTED, SL_ERR_CORRUPT, SL_ERR_IO, SL_ERR_CANCELED, SL_ERR_MISSING. */
 SL_PUBLIC sl_status sl_convert(const char *src, const char *dst, const sl_convert_options *options,

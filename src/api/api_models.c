@@ -220,6 +220,8 @@ sl_status sl_convert(const char *src, const char *dst, const sl_convert_options 
     sl_convert_outcome outcome;
     sl_process_memory memory;
     double begin = sl_now();
+    sl_convert_report unread;
+    report = report ? report : &unread;
     memset(report, 0, sizeof(*report));
     sl_status st = sl_convert_run(src, dst, &params, &outcome, err);
     report->source_bytes = outcome.source_bytes;

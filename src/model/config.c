@@ -297,8 +297,10 @@ static sl_status read_mixers(const sl_config *c, sl_model *m) {
         if (sl_model_mixer_count(m, (sl_mixer)i) && (st = readers[i](c, m)))
             return st;
     }
-    double mla_scale;
-    sl_status st = sl__config_rope(c, m, &mla_scale);
+    double mla_scale = 1;
+    sl_status st = SL_OK;
+    if (sl_model_mixer_count(m, SL_MIXER_ATTENTION) || sl_model_mixer_count(m, SL_MIXER_MLA))
+        st = sl__config_rope(c, m, &mla_scale);
     if (st)
         return st;
     if (sl_model_mixer_count(m, SL_MIXER_MLA))

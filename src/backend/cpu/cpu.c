@@ -279,7 +279,7 @@ static void inner_part(void *ctx, uint32_t part, uint32_t thread) {
 
 static void cpu_experts(sl_backend *be, sl_packed *p, const sl_expert_batch *b) {
     sl_cpu_backend *c = cpu(be);
-    sl_product list[2 * SL_EXPERT_BATCH_MAX];
+    sl_product list[2 * SL_EXPERT_BATCH_MAX] = {0};
     sl_columns columns[SL_EXPERT_BATCH_MAX];
     uint32_t inner = b->experts[0].gate.shape.rows, d_model = b->experts[0].down.shape.rows;
     assert(p->n == 1 && b->n >= 1 && b->n <= SL_EXPERT_BATCH_MAX);
