@@ -7,9 +7,11 @@
  *     u = ((layer - current - 1) mod n_layers) / n_layers + (1 - p) / p     tokens.
  *
  * A text changes its topic, and then what is remembered misleads. A token tells: the mean p of the experts
- * that it picks, taken before it counts, is its familiarity. Where that is less than SL_CHANGE_SHARE of what is
- * usual, time jumps by SL_CHANGE_TOKENS: what was learned before still ranks what nothing newer is known
- * about, and weighs little beside what comes. docs/experiments.md has the alternatives, with numbers.
+ * that it picks, taken before it counts, is its familiarity. Where that is below what is usual by more than
+ * SL_CHANGE_SHARE of it and by more than SL_CHANGE_SPREAD standard deviations, time jumps by SL_CHANGE_TOKENS: what was
+ * learned before still ranks what nothing newer is known about, and weighs little beside what comes. The spread
+ * keeps models whose tokens differ a lot from being taken for models that change their topic.
+ * docs/experiments.md has the alternatives, with numbers.
  *
  * Thread: the owner of the session. */
 #ifndef SL_ENGINE_POLICY_H
@@ -19,18 +21,19 @@
 
 #include "base/attr.h"
 
-#define SL_DECAY 0.98f
-#define SL_DECAY_TABLE 700u /* 0.98^700 is nothing */
-#define SL_CHANGE_SHARE 0.6f
-#define SL_CHANGE_TOKENS 200u
+#define SL_DECAY 0.985f
+#define SL_DECAY_TABLE 1000u /* 0.985^1000 is nothing */
+#define SL_CHANGE_SHARE 0.4f
+#define SL_CHANGE_TOKENS 300u
 #define SL_CHANGE_REST 4u /* tokens after a change that do not tell of another one */
-#define SL_FAMILIAR_AVERAGE 0.05f
+#define SL_USUAL_AVERAGE 0.02f
+#define SL_CHANGE_SPREAD 4.0f
 
 typedef struct sl_policy {
     float decay[SL_DECAY_TABLE]; /* SL_DECAY^n */
     uint32_t clock;              /* tokens so far, and the jumps; modulo 2^32 */
     float weight;                /* W */
-    float usual;                 /* familiarity, averaged; 0: not known */
+    float usual, variance;       /* of the familiarity, over some 50 tokens */
     float familiar;              /* of the token under way: the sum of p over n_picks */
     uint32_t n_picks;
     uint32_t since_change; /* tokens */
@@ -63,12 +66,18 @@ static inline void sl_policy_tick(sl_policy *p, uint32_t n_tokens) {
     uint32_t step = n_tokens;
     if (p->n_picks) {
         float familiar = p->familiar / (float)p->n_picks;
-        bool rests = p->since_change < SL_CHANGE_REST;
-        if (!rests && familiar < SL_CHANGE_SHARE * p->usual) {
+        float off = familiar - p->usual;
+        if (p->usual == 0) {
+            p->usual = p->since_change < SL_CHANGE_REST ? 0 : familiar;
+        } else if (p->since_change < SL_CHANGE_REST) {
+            // What a change leaves is unfamiliar for a while, and says nothing about what is usual.
+        } else if (off < -SL_CHANGE_SHARE * p->usual &&
+                   off * off > SL_CHANGE_SPREAD * SL_CHANGE_SPREAD * p->variance) {
             step += SL_CHANGE_TOKENS;
             p->since_change = 0;
-        } else if (!rests) {
-            p->usual += p->usual == 0 ? familiar : SL_FAMILIAR_AVERAGE * (familiar - p->usual);
+        } else {
+            p->usual += SL_USUAL_AVERAGE * off;
+            p->variance += SL_USUAL_AVERAGE * (off * off - p->variance);
         }
     }
     p->familiar = 0;
