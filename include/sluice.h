@@ -410,6 +410,37 @@ SL_PUBLIC sl_status sl_trace_replay(const sl_trace *trace, const sl_replay_setup
 /* The share of picks that are among the first `width` guesses of their layer; 0 without guesses. */
 SL_PUBLIC double sl_trace_guessed(const sl_trace *trace, uint32_t width);
 
+/* Drop a store's files from the page cache; *cached_bytes is what is left of them there (mincore), UINT64_MAX where
+ * the kernel does not say. Errors: those of opening the store; SL_ERR_IO. */
+SL_PUBLIC sl_status sl_model_uncache(const char *store, uint64_t *cached_bytes, sl_error *err);
+
+/* What the machine can do at best, for holding the engine against: measured here, the median of three. */
+typedef struct sl_machine_speeds {
+    uint32_t n_threads;
+    uint32_t record_bytes,
+        depth; /* of the drive's reads: an expert, as many as the engine has under way */
+    uint64_t drive_bytes_per_second; /* direct reads of a layer's experts, nothing else running */
+    uint64_t drive_busy_bytes_per_second; /* while n_threads multiply and add */
+    uint64_t memory_bytes_per_second;     /* n_threads sum up half a GiB */
+} sl_machine_speeds;
+/* Takes half a GiB of memory for the time. Errors: as sl_plan; SL_ERR_MEMORY. */
+SL_PUBLIC sl_status sl_measure_machine(const char *store, const sl_engine_options *options,
+                                       sl_machine_speeds *out, sl_error *err);
+
+#define SL_READ_LOG_ENTRY_BYTES 16
+/* Keep a list of all reads that the engine starts from now on, in a block of the caller's, aligned to 8 bytes and
+ * SL_READ_LOG_ENTRY_BYTES for each read. A block that is written to before the engine is opened counts in a budget of
+ * the whole process. */
+SL_PUBLIC void sl_engine_log_reads(sl_engine *engine, void *block, size_t bytes);
+typedef struct sl_reads_alone {
+    uint64_t n_reads, n_lost, read_bytes; /* lost: the block was full */
+    double seconds;
+} sl_reads_alone;
+/* End the list and make the same reads again, in the same order, by the engine's own reader and with as many under way
+ * as it can have, without computing anything. What the reads overwrite are the experts in memory: an engine that
+ * has done this is only good for telemetry and closing. Errors: SL_ERR_IO. */
+SL_PUBLIC sl_status sl_engine_replay_reads(sl_engine *engine, sl_reads_alone *out, sl_error *err);
+
 /* ============================================================================================
  * Text tools: without an engine and without a budget
  * ============================================================================================ */

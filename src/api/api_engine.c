@@ -269,7 +269,7 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
     };
 }
 
-static sl_status cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
+sl_status sl__api_cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
     const sl_file *files[] = {&store->trunk, &store->embed_file, &store->text};
     *out = 0;
     for (uint32_t i = 0; i < SL_COUNT(files) + store->model.n_layers; i++) {
@@ -291,7 +291,7 @@ sl_status sl_engine_memory(const sl_engine *e, sl_memory_info *out, sl_error *er
     sl_process_memory m;
     memset(out, 0, sizeof(*out));
     sl_status st = sl_process_memory_read(&m, err);
-    if (st || (st = cached_bytes(&e->store, &out->cached_bytes, err)))
+    if (st || (st = sl__api_cached_bytes(&e->store, &out->cached_bytes, err)))
         return st;
     out->budget_bytes = e->plan.budget_bytes;
     out->planned_bytes = e->plan.total_bytes;

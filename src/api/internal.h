@@ -31,6 +31,9 @@ SL_MUST_USE sl_status sl__api_send(const sl_buf *buf, const sl_sink *sink, sl_er
 /* Measure a drive by the file; quietly leaves *out zeroed where that is not possible. */
 void sl__api_probe(const char *file, uint64_t record_bytes, sl_drive_info *out);
 
+/* Bytes of a store's files that are in the page cache; UINT64_MAX where the kernel does not say. */
+SL_MUST_USE sl_status sl__api_cached_bytes(const sl_store *store, uint64_t *out, sl_error *err);
+
 /* "1.5 GiB", "20.2 MiB", "340 KiB". */
 void sl__api_add_bytes(sl_buf *buf, uint64_t bytes);
 

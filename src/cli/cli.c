@@ -175,6 +175,7 @@ static int (*const functions[CLI_N_VERBS])(cli *) = {
     [CLI_LS] = cli_ls,
     [CLI_RM] = cli_rm,
     [CLI_LOGITS] = cli_logits,
+    [CLI_BENCH] = cli_bench,
     [CLI_TRACE] = cli_trace,
     [CLI_TOKENIZE] = cli_tokenize,
     [CLI_TEMPLATE] = cli_template,

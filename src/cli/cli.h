@@ -106,6 +106,7 @@ int cli_doctor(cli *c);
 int cli_ls(cli *c);
 int cli_rm(cli *c);
 int cli_logits(cli *c);
+int cli_bench(cli *c);
 int cli_trace(cli *c);
 int cli_tokenize(cli *c);
 int cli_template(cli *c);

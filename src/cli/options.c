@@ -92,6 +92,26 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
                     "complete or not at all; devices, pipes and links are written as they are.",
                     "logits demo --tokens ids.txt --out logits.f32\n"
                     "logits demo --tokens ids.txt --out logits.f32 --hidden hidden.f32"},
+    [CLI_BENCH] = {"bench", "MODEL", 1, 1, "measure a model's speed at several budgets",
+                   "Forces the same tokens through the model at each budget of --mem: a prompt, "
+                   "then an answer token by "
+                   "token. Each run is a process of its own, with the model's files out of the "
+                   "page cache, and "
+                   "runs are interleaved; figures are medians. \"all\" is as much memory as the "
+                   "model takes: there the tokens "
+                   "pass once before they are measured, so that every expert is present.\n"
+                   "Beside the runs stand, from the same machine: reads alone (the reads of the "
+                   "measured tokens made "
+                   "again, without computing), compute alone (the tokens with every expert "
+                   "present, from a run of \"all\"), and "
+                   "the time of a token over the larger of the two; the drive's direct reads, with "
+                   "the processors idle and "
+                   "busy; and reading memory.\n"
+                   "The tokens are those of --stream; without it the model's own text after a "
+                   "fixed start or, for a model "
+                   "without a tokenizer, random ones, which route at random.",
+                   "bench demo --mem 14M,24M,all\n"
+                   "bench demo --mem 1G,3G,4G,6G,all --runs 5 --json --plot speed.svg"},
     [CLI_TRACE] = {"trace", "record|replay MODEL|FILE", 2, 2,
                    "record which experts a model uses, and replay that",
                    "record computes a sequence of tokens and writes into --out which experts each "
@@ -131,7 +151,7 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
 #define V(verb) ((uint32_t)1 << (verb))
 #define ENGINE_VERBS (V(CLI_RUN) | V(CLI_LOGITS))
 #define PLAN_VERBS (ENGINE_VERBS | V(CLI_PLAN))
-#define MEASURE_VERBS (V(CLI_TRACE))
+#define MEASURE_VERBS (V(CLI_BENCH) | V(CLI_TRACE))
 #define ALL_VERBS (V(CLI_N_VERBS) - 1)
 
 const cli_option cli_options[] = {
@@ -141,6 +161,8 @@ const cli_option cli_options[] = {
      "Default: the smaller of half of the available memory and 80% of the cgroup's limit."},
     {CLI_SIZES, "mem", 0, false, CLI_KIND_TEXT, V(CLI_TRACE), "SIZE,...", NULL, 0, 0,
      "Memory budgets, such as 1G,4G; record takes one. Default of record: as for run."},
+    {CLI_SIZES, "mem", 0, false, CLI_KIND_TEXT, V(CLI_BENCH), "SIZE,...", NULL, 0, 0,
+     "Memory budgets of the whole process, such as 1G,4G,all. Default: one, as for run."},
     {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_RUN) | V(CLI_PLAN), "N", NULL, 1, 1 << 24,
      "Tokens of the context: prompt and answer together. Default: 4096, or the model's maximum if "
      "that "
@@ -194,6 +216,14 @@ const cli_option cli_options[] = {
      "Where the logits go. Required."},
     {CLI_STREAM, "stream", 0, false, CLI_KIND_FILE, MEASURE_VERBS, "FILE", NULL, 0, 0,
      "The tokens: decimal ids, separated by white space (- is standard input)."},
+    {CLI_PROMPT, "prompt", 0, false, CLI_KIND_COUNT, V(CLI_BENCH), "N", NULL, 1, 1 << 20,
+     "Tokens of the prompt. Default: 512."},
+    {CLI_N_TOKENS, "tokens", 0, false, CLI_KIND_COUNT, V(CLI_BENCH), "N", NULL, 1, 1 << 16,
+     "Tokens of the answer. Default: 64."},
+    {CLI_RUNS, "runs", 0, false, CLI_KIND_COUNT, V(CLI_BENCH), "N", NULL, 1, 31,
+     "Runs of each budget. Default: 3."},
+    {CLI_PLOT, "plot", 0, false, CLI_KIND_FILE, V(CLI_BENCH), "FILE.svg", NULL, 0, 0,
+     "Draw the speeds, and what the drive and the processor allow, into FILE.svg."},
     {CLI_N_TOKENS, "tokens", 0, false, CLI_KIND_COUNT, V(CLI_TRACE), "N", NULL, 1, 1 << 24,
      "How many tokens to record. Default: all of --stream, else 1000."},
     {CLI_OUT, "out", 0, false, CLI_KIND_FILE, V(CLI_TRACE), "FILE", NULL, 0, 0,
@@ -256,8 +286,8 @@ const cli_option cli_options[] = {
     {CLI_BUFFERED, "buffered", 0, true, CLI_KIND_FLAG, PLAN_VERBS | MEASURE_VERBS, NULL, NULL, 0, 0,
      "Read through the page cache where direct I/O is not possible; the pages are then outside the "
      "budget."},
-    {CLI_NO_GUESSES, "no-guesses", 0, true, CLI_KIND_FLAG, ENGINE_VERBS, NULL, NULL, 0, 0,
-     "Read no expert before it is asked for. Never changes results."},
+    {CLI_NO_GUESSES, "no-guesses", 0, true, CLI_KIND_FLAG, ENGINE_VERBS | V(CLI_BENCH), NULL, NULL,
+     0, 0, "Read no expert before it is asked for. Never changes results."},
 };
 const size_t cli_n_options = COUNT(cli_options);
 

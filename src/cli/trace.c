@@ -36,7 +36,9 @@ static int record(cli *c, sl_engine *engine, uint32_t *ids, size_t n) {
     sl_status st = SL_OK;
     if (exit_code == CLI_EXIT_OK) {
         cli_progress line;
-        cli_progress_init(&line, c->quiet ? NULL : &c->err, "recording", true);
+        cli_progress_init(&line, &c->err, "recording", true);
+        if (c->quiet)
+            line.out = NULL;
         sl_progress progress = {report_record, &line};
         st = sl_trace_record(session, ids, n, partial, &progress, &err);
         cli_progress_clear(&line);

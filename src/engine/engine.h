@@ -97,7 +97,8 @@ struct sl_engine {
     sl_arena text_workspace;
 
     sl_session session;
-    void *capture; /* of forward.hidden, while logits are recorded */
+    void *capture;        /* of forward.hidden, while logits are recorded */
+    sl_read_log read_log; /* while reads are kept for replaying */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
     double open_seconds, prefill_seconds, decode_seconds;
     sl_counters counters; /* as published; guarded by counters_lock */

@@ -96,6 +96,13 @@ void sl_reader_close(sl_reader *reader) {
     reader->ops->close(reader);
 }
 
+static void note(sl_read_log *log, const sl_read *read) {
+    if (log->n < log->cap)
+        log->notes[log->n++] = (sl_read_note){read->fd, read->n_bytes, read->offset};
+    else
+        log->n_lost++;
+}
+
 void sl_reader_submit(sl_reader *reader, sl_read *read) {
     assert(!read->busy && read->n_bytes <= SL_READ_BYTES_MAX);
     assert(reader->n_in_flight < reader->depth);
@@ -106,8 +113,14 @@ void sl_reader_submit(sl_reader *reader, sl_read *read) {
     read->fault = SL_FAULT_NONE;
     if (reader->fault_in > 0 && --reader->fault_in == 0)
         read->fault = (uint8_t)reader->fault;
+    if (reader->log)
+        note(reader->log, read);
     reader->n_in_flight++;
     reader->ops->start(reader, read);
+}
+
+void sl_reader_log(sl_reader *reader, sl_read_log *log) {
+    reader->log = log;
 }
 
 uint32_t sl_reader_free(const sl_reader *reader) {

@@ -77,6 +77,19 @@ void sl_reader_poll(sl_reader *reader);
  * injected and has not happened; SL_FAULT_NONE or nth == 0 only takes that back. */
 void sl_reader_inject(sl_reader *reader, sl_fault_kind kind, uint32_t nth);
 
+/* A list of the reads that are submitted, in order, in memory of the caller's; what does not fit is counted. */
+typedef struct sl_read_note {
+    int fd;
+    uint32_t n_bytes;
+    uint64_t offset;
+} sl_read_note;
+typedef struct sl_read_log {
+    sl_read_note *notes; /* [cap] */
+    size_t n, cap, n_lost;
+} sl_read_log;
+/* From now on into this log; NULL: into none. */
+void sl_reader_log(sl_reader *reader, sl_read_log *log);
+
 const char *sl_reader_kind_name(sl_reader_kind kind);
 
 #endif

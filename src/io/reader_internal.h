@@ -24,6 +24,7 @@ struct sl_reader {
     uint32_t n_in_flight;
     sl_fault_kind fault;
     uint32_t fault_in; /* reads until it strikes; 0: none */
+    sl_read_log *log;  /* NULL: none */
 };
 
 /* The bytes that are still to be read. */

@@ -541,3 +541,32 @@ const float *sl_session_logits(const sl_session *session) {
     (void)session;
     return logits;
 }
+
+sl_status sl_model_uncache(const char *store, uint64_t *cached_bytes, sl_error *err) {
+    (void)store;
+    (void)err;
+    *cached_bytes = 0;
+    return SL_OK;
+}
+
+sl_status sl_measure_machine(const char *store, const sl_engine_options *options,
+                             sl_machine_speeds *out, sl_error *err) {
+    (void)store;
+    (void)options;
+    (void)err;
+    *out = (sl_machine_speeds){2, 4096, 16, 1 << 29, 1 << 28, (uint64_t)1 << 35};
+    return SL_OK;
+}
+
+void sl_engine_log_reads(sl_engine *engine, void *block, size_t bytes) {
+    (void)engine;
+    (void)block;
+    (void)bytes;
+}
+
+sl_status sl_engine_replay_reads(sl_engine *engine, sl_reads_alone *out, sl_error *err) {
+    (void)engine;
+    (void)err;
+    *out = (sl_reads_alone){.n_reads = 10, .read_bytes = 40960, .seconds = 0.01};
+    return SL_OK;
+}
