@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#define TAKE_MAX 32u /* experts that are given at once */
+
 static sl_experts *self(sl_expert_source *source) {
     return (sl_experts *)source;
 }
@@ -345,41 +347,71 @@ static void wait_for_next(sl_experts *x) {
     assert(!"a ring slot is free, held by a later expert, or being read into");
 }
 
-static sl_status give(sl_experts *x, uint32_t i, sl_expert_view *out, sl_error *err) {
-    uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
-    sl_slot *s = &x->slots[slot];
-    if (s->error)
-        return read_failed(x, slot, err);
-    if (!sl__slot_has(s, SL_SLOT_CHECKED)) {
-        if (!sl_store_expert_intact(x->store, x->layer, x->experts[i], slot_memory(x, slot)))
-            return read_failed(x, slot, err);
-        s->flags |= SL_SLOT_CHECKED;
+static uint32_t slot_of(const sl_experts *x, uint32_t index) {
+    return x->entries[sl__expert_key(x, x->layer, x->experts[index])].slot;
+}
+
+typedef struct check_job {
+    sl_experts *x;
+    const uint32_t *indices;
+} check_job;
+
+static void check_part(void *ctx, uint32_t part, uint32_t thread) {
+    const check_job *j = ctx;
+    sl_experts *x = j->x;
+    uint32_t index = j->indices[part], slot = slot_of(x, index);
+    (void)thread;
+    if (sl_store_expert_intact(x->store, x->layer, x->experts[index], slot_memory(x, slot)))
+        x->slots[slot].flags |= SL_SLOT_CHECKED;
+}
+
+// Compare checksums of what was read and not compared since: an expert a thread.
+static void check(sl_experts *x, const uint32_t *ready, uint32_t n) {
+    uint32_t unchecked[TAKE_MAX], n_unchecked = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const sl_slot *s = &x->slots[slot_of(x, ready[i])];
+        if (!s->error && !sl__slot_has(s, SL_SLOT_CHECKED))
+            unchecked[n_unchecked++] = ready[i];
     }
-    x->given[i] = 1;
+    check_job j = {x, unchecked};
+    if (n_unchecked)
+        sl_pool_run(x->pool, n_unchecked, check_part, &j);
+}
+
+static void give(sl_experts *x, uint32_t index, sl_expert_view *out) {
     x->n_given++;
-    out->expert = x->experts[i];
-    out->index = i;
-    bind_view(x, slot_memory(x, slot), out);
-    return SL_OK;
+    out->expert = x->experts[index];
+    out->index = index;
+    bind_view(x, slot_memory(x, slot_of(x, index)), out);
 }
 
 static sl_status take(sl_expert_source *source, sl_expert_view *out, uint32_t max, bool wait,
                       uint32_t *n, sl_error *err) {
     sl_experts *x = self(source);
+    uint32_t ready[TAKE_MAX], n_ready = 0, i;
     assert(x->n_given < x->n);
     *n = 0;
     collect(x);
     submit_more(x);
-    uint32_t i;
     while ((i = pick_ready(x)) == x->n && wait) {
         wait_for_next(x);
         submit_more(x);
     }
-    for (; i < x->n && *n < max; i = pick_ready(x)) {
-        sl_status st = give(x, i, &out[*n], err);
-        if (st) // what was given already goes first, and has to come back; the error is met again
-            return *n ? SL_OK : st;
-        ++*n;
+    for (; i < x->n && n_ready < SL_MIN(max, TAKE_MAX); i = pick_ready(x)) {
+        x->given[i] = 1;
+        ready[n_ready++] = i;
+    }
+    check(x, ready, n_ready);
+    for (uint32_t k = 0; k < n_ready; k++) {
+        uint32_t slot = slot_of(x, ready[k]);
+        if (x->slots[slot].error || !sl__slot_has(&x->slots[slot], SL_SLOT_CHECKED)) {
+            // What is whole goes first, and has to come back; the error is met again.
+            for (uint32_t later = k; later < n_ready; later++)
+                x->given[ready[later]] = 0;
+            return k ? SL_OK : read_failed(x, slot, err);
+        }
+        give(x, ready[k], &out[k]);
+        *n = k + 1;
     }
     return SL_OK;
 }
@@ -409,14 +441,15 @@ static void end(sl_expert_source *source) {
 
 /* ---- set-up --------------------------------------------------------------------------------------- */
 
-void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
-                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables,
-                     bool guesses) {
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, sl_pool *pool,
+                     uint32_t depth, void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots,
+                     void *tables, bool guesses) {
     uint32_t n_experts = store->model.n_layers * store->model.moe.n_experts;
     memset(x, 0, sizeof(*x));
     x->base = (sl_expert_source){0, begin, take, release, end, sl__guess};
     x->store = store;
     x->reader = reader;
+    x->pool = pool;
     x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
     assert(x->n_reads >= SL_STORE_EXTENTS && ring_slots >= 2);
     sl_policy_init(&x->policy);

@@ -21,6 +21,7 @@
 #define SL_ENGINE_EXPERTS_H
 
 #include "engine/policy.h"
+#include "base/pool.h"
 #include "io/reader.h"
 #include "model/expert_source.h"
 #include "store/store.h"
@@ -81,6 +82,7 @@ typedef struct sl_experts {
     sl_expert_source base;
     const sl_store *store;
     sl_reader *reader;
+    sl_pool *pool;       /* compares checksums */
     uint8_t *ring, *hot; /* slot memory: the first ring_slots, the others */
     uint32_t ring_slots, n_slots;
     uint32_t ring_next;       /* where the search for a ring slot goes on */
@@ -109,9 +111,9 @@ typedef struct sl_experts {
 
 /* ring and hot hold ring_slots and hot_slots strides; tables comes zeroed, of the size that
  * sl_plan_hot_table_bytes() gives. depth: reads in flight. guesses: false to make none. */
-void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, uint32_t depth,
-                     void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots, void *tables,
-                     bool guesses);
+void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, sl_pool *pool,
+                     uint32_t depth, void *ring, uint32_t ring_slots, void *hot, uint32_t hot_slots,
+                     void *tables, bool guesses);
 /* One more token (or n of a chunk) is about to pass through all layers. */
 void sl_experts_tick(sl_experts *x, uint32_t n_tokens);
 /* Wait for everything under way. */

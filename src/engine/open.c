@@ -177,7 +177,7 @@ static void bind(sl_engine *e, const sl_engine_setup *setup) {
                   e->account[SL_ACCOUNT_STATE].base);
     sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
-    sl_experts_init(&e->experts, store, e->reader, e->settings.depth,
+    sl_experts_init(&e->experts, store, e->reader, &e->pool, e->settings.depth,
                     e->account[SL_ACCOUNT_RING].base, p->ring_slots,
                     e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base,
                     !setup->no_guesses);

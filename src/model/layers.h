@@ -62,11 +62,11 @@ void sl_guess_experts(sl_forward *f, uint32_t layer, const float *x);
 
 /* The picks of one token (docs/numerics.md, "Router"), best first, with their weights. selection_bias
  * [n_experts] or NULL; choice [n_experts] is scratch. Clobbers logits. */
-void sl_route(const sl_model *model, sl_backend *backend, float *logits,
-              const float *selection_bias, float *choice, uint32_t *picks, float *weights);
+void sl_route(const sl_model *m, sl_backend *be, float *logits, const float *selection_bias,
+              float *choice, uint32_t *picks, float *weights);
 /* The first part of it: the best n (not only top_k), and logits as scores. */
-void sl_choose(const sl_model *model, sl_backend *backend, float *logits,
-               const float *selection_bias, float *choice, uint32_t n, uint32_t *picks);
+void sl_choose(const sl_model *m, sl_backend *be, float *logits, const float *selection_bias,
+               float *choice, uint32_t n, uint32_t *picks);
 
 /* NULL for NULL. */
 static inline const float *sl_vector(const sl_weight *w) {

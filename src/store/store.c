@@ -3,18 +3,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "store/store_internal.h"
 
 #define EMBED_ALIGN 16u
 /* Tensors from here on begin on a page, so that direct I/O takes them without a detour. */
 #define PAGED_BYTES (64 * SL_KIB)
-
-sl_hash128 sl_hash(const void *bytes, size_t n) {
-    XXH128_hash_t h = XXH3_128bits(bytes, n);
-    return (sl_hash128){h.low64, h.high64};
-}
 
 void sl__hash_text(sl_hash128 hash, char out[SL_STORE_HEX + 1]) {
     (void)snprintf(out, SL_STORE_HEX + 1, "%016llx%016llx", (unsigned long long)hash.high,

@@ -36,6 +36,10 @@ SL_MUST_USE sl_status sl__store_parse_manifest(const char *text, size_t len, con
 /* The member of "experts" that has a part's shape: "gate", "up_bias", ... */
 const char *sl__expert_part_key(sl_expert_part part);
 
+/* sl_hash() for machines that have these instructions. */
+sl_hash128 sl__hash_avx2(const void *bytes, size_t n);
+sl_hash128 sl__hash_avx512(const void *bytes, size_t n);
+
 /* 32 hexadecimal digits and a NUL. */
 void sl__hash_text(sl_hash128 hash, char out[SL_STORE_HEX + 1]);
 bool sl__hash_from_text(const char *text, size_t len, sl_hash128 *out);

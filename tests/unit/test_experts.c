@@ -41,6 +41,7 @@ typedef struct tier {
     sl_experts x;
     sl_arena arena;
     sl_reader *reader;
+    sl_pool pool;
 } tier;
 
 static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_t hot_slots,
@@ -54,14 +55,16 @@ static void tier_open(tier *t, sl_reader_kind kind, uint32_t ring_slots, uint32_
     uint8_t *ring = sl_arena_alloc(&t->arena, ring_slots * store.expert.stride, SL_PAGE);
     uint8_t *hot = sl_arena_alloc(&t->arena, hot_slots * store.expert.stride, SL_PAGE);
     void *memory = sl_arena_alloc(&t->arena, (size_t)tables, 64);
+    demo_check(sl_pool_init(&t->pool, 1, NULL, NULL, &err), &err);
     demo_check(sl_reader_open(kind, DEPTH, &t->arena, &t->reader, &err), &err);
-    sl_experts_init(&t->x, &store, t->reader, DEPTH, ring, ring_slots, hot, hot_slots, memory,
-                    guesses);
+    sl_experts_init(&t->x, &store, t->reader, &t->pool, DEPTH, ring, ring_slots, hot, hot_slots,
+                    memory, guesses);
 }
 
 static void tier_close(tier *t) {
     sl_experts_drain(&t->x);
     sl_reader_close(t->reader);
+    sl_pool_deinit(&t->pool);
     sl_arena_unmap(&t->arena);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "convert/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "model/layers.h"
 #include "random.h"
 #include "synth.h"

@@ -1,7 +1,7 @@
 /* The bytes of tensors, row by row. */
 #include <string.h>
 
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 #include "plan_internal.h"
 #include "random.h"
 

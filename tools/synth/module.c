@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "convert/quantize.h"
+#include "checkpoint/quantize.h"
 #include "plan_internal.h"
 
 #define SILU_UP_RMS 0.597      // rms of silu(a) * b for a, b of variance 1; and of silu(a)
