@@ -115,7 +115,7 @@ struct sl_family {
     sl_choice tied_head; /* key tie_word_embeddings | tie_embedding */
 
     /* Checkpoints. */
-    sl_tensor_block first, last;         /* of the model: before and after the layers */
+    sl_tensor_block first, last; /* of the model, around the layers; the embedding first of all */
     const sl_tensor_block *const *layer; /* NULL-terminated */
     const char *const *prefixes, *const *head_prefixes, *const *unused_prefixes;
     const char *const

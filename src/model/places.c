@@ -138,7 +138,7 @@ static void name_place(const sl_model *m, const sl_tensor_spec *spec, const sl_t
                     spec->role != SL_ROLE_NORM_FINAL;
     char tail[80];
     if (spec->role == SL_ROLE_HEAD && m->tied_head)
-        s = find_row(m->family, SL_ROLE_EMBED)->sources;
+        s = m->family->first.rows[0].sources; // the embedding's
     const char *mark = strstr(s->name, "%u");
     if (mark)
         (void)snprintf(tail, sizeof(tail), "%.*s%u%s", (int)(mark - s->name), s->name, expert,
@@ -155,7 +155,7 @@ uint32_t sl_tensor_places(const sl_model *model, const sl_tensor_spec *spec, uin
                           sl_tensor_place out[SL_PLACES_MAX]) {
     const sl_tensor_row *row = find_row(model->family, spec->role);
     uint32_t n = 0;
-    for (; n < SL_PLACES_MAX && row->sources[n].name; n++) {
+    for (; row && n < SL_PLACES_MAX && row->sources[n].name; n++) {
         fill_place(model, spec, &row->sources[n], expert, &out[n]);
         name_place(model, spec, &row->sources[n], expert, &out[n]);
     }
