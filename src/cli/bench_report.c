@@ -28,15 +28,18 @@ static void head(cli *c, const char *fmt) {
     cli_puts(&c->out, "\n");
 }
 
-#define EACH_BUDGET(c, b, budget)                                                                  \
-    for (const bench_budget *budget = (b)->budgets; budget < (b)->budgets + (b)->n_budgets;        \
-         budget++)                                                                                 \
-        if (budget->n_runs)
+// The next budget that was run, from the i-th on; NULL: there is none.
+static const bench_budget *next_run(const bench *b, uint32_t *i) {
+    while (*i < b->n_budgets && !b->budgets[*i].n_runs)
+        ++*i;
+    return *i < b->n_budgets ? &b->budgets[(*i)++] : NULL;
+}
 
 static void print_decode(cli *c, const bench *b) {
     char size[CLI_NUMBER_MAX];
     head(c, "   memory   tok/s   p50 ms   p90 ms  MiB/token    hits  guessed    used  wasted");
-    EACH_BUDGET(c, b, budget) {
+    uint32_t i = 0;
+    for (const bench_budget *budget; (budget = next_run(b, &i));) {
         const bench_run *r = &budget->median;
         cli_print(&c->out, "%9s%8.2f%9.1f%9.1f%11.1f%7.1f%%%9.1f%8.1f%8.1f\n",
                   budget_name(budget, size), r->tokens_per_second, 1e3 * r->p50, 1e3 * r->p90,
@@ -49,7 +52,8 @@ static void print_bounds(cli *c, const bench *b) {
     char size[CLI_NUMBER_MAX];
     const char *mark = b->compute_alone > 0 ? "" : "~";
     head(c, "   memory  ms/token    wait  compute  reads alone  compute alone  over the larger");
-    EACH_BUDGET(c, b, budget) {
+    uint32_t i = 0;
+    for (const bench_budget *budget; (budget = next_run(b, &i));) {
         const bench_run *r = &budget->median;
         char alone[CLI_NUMBER_MAX] = "-";
         if (b->compute_alone > 0)
@@ -66,7 +70,8 @@ static void print_start(cli *c, const bench *b) {
     char size[CLI_NUMBER_MAX], peak[CLI_NUMBER_MAX], cached[CLI_NUMBER_MAX];
     head(c,
          "   memory  prefill tok/s   open s        peak  of budget   experts kept  cached before");
-    EACH_BUDGET(c, b, budget) {
+    uint32_t i = 0;
+    for (const bench_budget *budget; (budget = next_run(b, &i));) {
         const bench_run *r = &budget->median;
         cli_print(&c->out, "%9s%15.1f%9.2f%12s%10.1f%%%15.0f%15s\n", budget_name(budget, size),
                   r->prefill_tokens_per_second, r->open_seconds,
@@ -174,6 +179,7 @@ void bench_print_json(cli *c, const bench *b) {
 
 /* ---- the picture ------------------------------------------------------------------------------------ */
 
+#define SVG_NAMESPACE "http://www.w3.org/2000/svg" // a name, which nobody opens
 #define LEFT 64.0
 #define TOP 56.0
 #define HEIGHT 240.0
@@ -241,14 +247,13 @@ static void draw(FILE *f, const bench *b) {
             ".g{stroke:#888;stroke-opacity:.3}.b{fill:#4a90d9}.r{stroke:#d9822b;stroke-width:2.5}"
             ".c{stroke:#3a9d5d;stroke-width:2.5;stroke-dasharray:5 3}"
             "@media (prefers-color-scheme:dark){text{fill:#bbb}}</style>\n",
-            "ht"
-            "tp:/"
-            "/www.w3.org/2000/svg",
-            width, TOP + HEIGHT + 76, width);
-    snprintf(text, sizeof(text), "%.80s: tokens per second by memory", b->model);
+            SVG_NAMESPACE, width, TOP + HEIGHT + 76, width);
+    const char *slash = strrchr(b->model, '/');
+    snprintf(text, sizeof(text), "%.80s: tokens per second by memory",
+             slash && slash[1] ? slash + 1 : b->model);
     plot_text(f, "t", LEFT, 24, text);
-    for (double v = 0; v <= most; v += tick) {
-        double y = TOP + HEIGHT - v * scale;
+    for (uint32_t i = 0; i * tick <= most; i++) {
+        double v = i * tick, y = TOP + HEIGHT - v * scale;
         fprintf(f, "<line class=\"g\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", LEFT, y,
                 width - 16, y);
         snprintf(text, sizeof(text), "%g", v);

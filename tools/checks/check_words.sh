@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 # Each pattern has a bracket in it, so that this file does not find itself.
 paths='(^|[^A-Za-z0-9_.])/(hom[e]/[a-z]|roo[t]/|User[s]/)'
-# The licence's own address, and the line that a Git LFS pointer begins with.
-allowed='apache\.org/licenses|git-lfs'
+# The licence's own address, the line that a Git LFS pointer begins with, and the name of SVG in XML.
+allowed='apache\.org/licenses|git-lfs|www\.w3\.org/2000/svg'
 found=$(git grep -nIE "$paths|http[s]?://" -- . ':!LICENSE' ':!models' ':!tests/data' | grep -vE "$allowed" || true)
 if [ -n "$found" ]; then
     printf '%s\nThese lines name a place outside the project.\n' "$found"
