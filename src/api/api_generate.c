@@ -91,7 +91,10 @@ static size_t find_stop(const stream *s, const char *text, size_t n) {
 }
 
 static void to_stops(stream *s, const char *bytes, size_t n) {
-    if (s->request->n_stop == 0) {
+    // A message's header is framing: stop strings do not see it.
+    if (s->request->n_stop == 0 || (s->request->parse && sl_answer_in_header(&s->answer))) {
+        to_parser(s, s->held, s->n_held);
+        s->n_held = 0;
         to_parser(s, bytes, n);
         return;
     }
@@ -121,13 +124,18 @@ static void to_characters(stream *s, const char *bytes, size_t n) {
     }
 }
 
-// The answer is over: let go of what was held back.
-static void finish(stream *s) {
+// A run of text is over: let go of what was held back.
+static void end_text(stream *s) {
     char out[SL_UTF8_FEED_BYTES(0)];
     if (!s->stopped)
         to_stops(s, out, sl_utf8_flush(&s->characters, out));
     if (!s->stopped)
         to_parser(s, s->held, s->n_held);
+    s->n_held = 0;
+}
+
+static void finish(stream *s) {
+    end_text(s);
     if (s->request->parse)
         sl_answer_end(&s->answer);
 }
@@ -179,16 +187,33 @@ static sl_status feed_prompt(sl_session *session, const sl_generate_request *r, 
                             (void *)r->progress, err);
 }
 
-// One token's text to the caller. Special tokens are no text.
+// A special token is no text, but may be a mark that the parser waits for. Stop strings do not see it.
+static void emit_special(stream *s, const sl_engine *e, uint32_t token) {
+    const char *bytes;
+    size_t n;
+    if (!s->request->parse || !sl_tok_token_bytes(&e->tokenizer, token, &bytes, &n) ||
+        !sl_answer_is_mark(e->answer_format, bytes, n))
+        return;
+    end_text(s);
+    if (!s->stopped)
+        to_parser(s, bytes, n);
+}
+
+// One token to the caller.
 static void emit_token(stream *s, sl_engine *e, uint32_t token) {
     const sl_generate_request *r = s->request;
     const char *bytes;
     size_t n;
     if (r->on_token && !r->on_token(r->user, token))
         s->refused = true;
+    if (!e->has_tokenizer)
+        return;
+    if (sl_tok_is_special(&e->tokenizer, token)) {
+        emit_special(s, e, token);
+        return;
+    }
     // An answer is a text of its own; without parsing it goes on with the prompt's.
-    if (e->has_tokenizer && !sl_tok_is_special(&e->tokenizer, token) &&
-        sl_tok_decode(&e->tokenizer, token, r->parse && !s->began, &bytes, &n)) {
+    if (sl_tok_decode(&e->tokenizer, token, r->parse && !s->began, &bytes, &n)) {
         s->began = true;
         to_characters(s, bytes, n);
     }
@@ -230,6 +255,7 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
                            "damaged, or not meant for 32-bit arithmetic",
                            position);
         if (is_stop_token(&e->store.model, token)) {
+            emit_special(s, e, token); // a mark that closes a call
             out->finish = SL_FINISH_STOP;
             return SL_OK;
         }

@@ -1,10 +1,11 @@
-/* The incremental parser of answers, see answer.h. Three modes: reasoning and text look for markers
- * and pass everything else on; a call is collected up to its closing marker and then read at once. */
+/* The incremental parser of answers, see answer.h. Reasoning and text look for markers and pass
+ * everything else on; a call, and the header of a message, are collected up to their closing marker and
+ * then read at once. */
 #include "text/answer.h"
 
 #include <string.h>
 
-enum { MODE_TEXT, MODE_REASONING, MODE_CALL, MODE_OVERSIZED };
+enum { MODE_TEXT, MODE_REASONING, MODE_CALL, MODE_OVERSIZED, MODE_HEADER };
 
 static const sl_answer_format formats[] = {
     {.name = "plain"},
@@ -27,7 +28,26 @@ static const sl_answer_format formats[] = {
      .call_begin = "<tool_call>",
      .call_end = "</tool_call>",
      .calls = SL_ANSWER_CALLS_KEYS},
+    {.name = "deepseek",
+     .think_begin = "<think>",
+     .think_end = "</think>",
+     .call_begin = "<｜tool▁call▁begin｜>",
+     .call_end = "<｜tool▁call▁end｜>",
+     .calls = SL_ANSWER_CALLS_FENCED,
+     .separator = "<｜tool▁sep｜>",
+     .frames = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}},
+    {.name = "harmony",
+     .call_end = "<|call|>",
+     .calls = SL_ANSWER_CALLS_MESSAGE,
+     .frames = {"<|end|>", "<|return|>", "<|call|>"},
+     .start = "<|start|>",
+     .channel = "<|channel|>",
+     .constrain = "<|constrain|>",
+     .message = "<|message|>"},
 };
+
+// A header that the prompt has begun, up to the role, may go on with this.
+static const char header_rest[] = " to=";
 
 const sl_answer_format *sl_answer_format_find(const char *name) {
     for (size_t i = 0; i < SL_COUNT(formats); i++) {
@@ -50,11 +70,25 @@ static const char *find(const char *s, const char *end, const char *word) {
 const sl_answer_format *sl_answer_format_of_template(const char *source, size_t len) {
     const char *end = source + len;
     bool calls = find(source, end, "<tool_call>") != NULL;
-    return sl_answer_format_find(calls && find(source, end, "<function=")  ? "qwen-xml"
-                                 : calls && find(source, end, "<arg_key>") ? "glm"
-                                 : calls && find(source, end, "arguments") ? "qwen-json"
-                                 : find(source, end, "<think>")            ? "think"
-                                                                           : "plain");
+    bool messages = find(source, end, "<|channel|>") && find(source, end, "<|message|>");
+    return sl_answer_format_find(messages                                      ? "harmony"
+                                 : find(source, end, "<｜tool▁calls▁begin｜>") ? "deepseek"
+                                 : calls && find(source, end, "<function=")    ? "qwen-xml"
+                                 : calls && find(source, end, "<arg_key>")     ? "glm"
+                                 : calls && find(source, end, "arguments")     ? "qwen-json"
+                                 : find(source, end, "<think>")                ? "think"
+                                                                               : "plain");
+}
+
+bool sl_answer_is_mark(const sl_answer_format *f, const char *text, size_t len) {
+    const char *const marks[] = {f->think_begin, f->think_end, f->call_begin, f->call_end,
+                                 f->separator,   f->frames[0], f->frames[1],  f->frames[2],
+                                 f->start,       f->channel,   f->constrain,  f->message};
+    for (size_t i = 0; i < SL_COUNT(marks); i++) {
+        if (marks[i] && strlen(marks[i]) == len && memcmp(marks[i], text, len) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- events -------------------------------------------------------------------------------- */
@@ -68,7 +102,13 @@ static void emit_text(sl_answer *a, const char *text, size_t len, bool oversized
                                    .len = len,
                                    .oversized = oversized};
     a->began |= event.kind == SL_ANSWER_TEXT;
+    a->said = (uint8_t)(1 + event.kind);
     a->fn(a->ctx, &event);
+}
+
+static void emit_mark(sl_answer *a, const char *mark, bool oversized) {
+    if (mark)
+        emit_text(a, mark, strlen(mark), oversized);
 }
 
 // Newlines that were held back turn out to be text, unless a part has only just begun.
@@ -85,6 +125,10 @@ static void flush_newlines(sl_answer *a) {
 
 static void emit(sl_answer *a, const char *text, size_t len) {
     flush_newlines(a);
+    if (a->gap && len) {
+        a->gap = false;
+        emit_text(a, "\n\n", 2, false);
+    }
     emit_text(a, text, len, false);
 }
 
@@ -93,6 +137,7 @@ static void start_part(sl_answer *a, int mode) {
     a->mode = (uint8_t)mode;
     a->n_newlines = 0;
     a->drop_newlines = true;
+    a->gap = false;
 }
 
 // Newlines before a call stay held back: it may turn out to be text.
@@ -100,6 +145,23 @@ static void start_call(sl_answer *a) {
     a->mode = MODE_CALL;
     a->call_len = 0;
     a->in_value = a->escaped = false;
+}
+
+static void header_is_text(sl_answer *a) {
+    a->mode = MODE_TEXT;
+    emit(a, a->call, a->call_len);
+}
+
+// So do newlines before a header.
+static void start_header(sl_answer *a, const char *mark) {
+    size_t n = strlen(mark);
+    bool fits = n <= a->call_cap;
+    a->mode = fits ? MODE_HEADER : MODE_TEXT;
+    a->gap = false;
+    a->call_len = fits ? n : 0;
+    memcpy(a->call, mark, a->call_len);
+    if (!fits)
+        emit(a, mark, n);
 }
 
 /* ---- reading a call ------------------------------------------------------------------------ */
@@ -110,6 +172,9 @@ typedef struct call {
     size_t name_len;
     size_t arguments, arguments_len; // the place in json
 } call;
+
+// Reads the call whose text is [s, end) into its json; false if it is none.
+typedef bool call_reader(call *call, const char *s, const char *end, bool unclosed);
 
 static const char *skip_space(const char *s, const char *end) {
     while (s < end && (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r'))
@@ -378,13 +443,112 @@ static bool read_json(call *c, const char *s, const char *end, bool unclosed) {
     return true;
 }
 
-// The call that was collected: as a call, or as the text that it is.
-static void deliver_call(sl_answer *a, bool unclosed) {
+// The JSON object at s, white space around it aside, as the call's arguments. Returns what is past it;
+// or NULL.
+static const char *read_arguments(call *c, const char *s, const char *end, const char *name,
+                                  size_t name_len) {
+    sl_json_reader r;
+    s = skip_space(s, end);
+    sl_json_reader_init(&r, s, (size_t)(end - s));
+    if (sl_json_next(&r, NULL) != SL_JSON_EV_BEGIN_OBJECT || sl_json_skip(&r, true, NULL))
+        return NULL;
+    begin_call(c, name, name_len);
+    sl_buf_add(&c->json, s, (size_t)(r.at - s));
+    end_call(c);
+    return skip_space(r.at, end);
+}
+
+// function<separator>NAME\n```json\n{...}\n```. Unclosed: the text may end after the object.
+static bool read_fenced(call *c, const char *s, const char *end, bool unclosed) {
+    const sl_answer_format *f = c->answer->format;
+    bool cut = false;
+    s = past_word(skip_space(s, end), end, "function", NULL);
+    const char *name = s ? past_word(s, end, f->separator, NULL) : NULL;
+    const char *line_end = name ? find(name, end, "\n") : NULL;
+    if (!line_end || !is_name(name, (size_t)(line_end - name)))
+        return false;
+    s = past_word(skip_space(line_end, end), end, "```json", NULL);
+    s = s ? read_arguments(c, s, end, name, (size_t)(line_end - name)) : NULL;
+    s = s ? past_word(s, end, "```", unclosed ? &cut : NULL) : NULL;
+    s = s ? skip_space(s, end) : NULL;
+    return s && (s == end || (unclosed && past_word(s, end, f->call_end, &cut) == end));
+}
+
+typedef struct header {
+    sl_answer_kind kind;
+    const char *name; // of a call
+    size_t name_len;
+} header;
+
+static bool word_is(const char *s, size_t len, const char *word) {
+    return strlen(word) == len && memcmp(s, word, len) == 0;
+}
+
+/* What the header of a message says: the role, and in any order a channel, a recipient (which stands
+ * before or after the channel) and the type of the content. False for everything that is not known:
+ * other roles and channels, and recipients that are none of the caller's functions. */
+static bool read_header(const sl_answer *a, header *h) {
+    const sl_answer_format *f = a->format;
+    const char *s = a->call, *end = s + a->header_len - strlen(f->message);
+    bool has_channel = false, has_recipient = false, has_type = false;
+    *h = (header){.kind = SL_ANSWER_TEXT};
+    const char *role = past_word(s, end, f->start, NULL);
+    if (role && !(s = past_word(role, end, "assistant", NULL)))
+        return false;
+    while ((s = skip_space(s, end)) < end) {
+        const char *word;
+        bool *has;
+        if ((word = past_word(s, end, f->channel, NULL))) {
+            has = &has_channel;
+        } else if ((word = past_word(s, end, "to=", NULL))) {
+            has = &has_recipient;
+        } else {
+            word = past_word(s, end, f->constrain, NULL);
+            word = word ? word : s;
+            has = &has_type;
+        }
+        s = word;
+        while (s < end && *s != ' ' && *s != '<')
+            s++;
+        size_t len = (size_t)(s - word);
+        if (*has || len == 0 || (has == &has_type && !has_channel))
+            return false;
+        *has = true;
+        if (has == &has_recipient) {
+            h->name = past_word(word, s, "functions.", NULL);
+            h->name_len = h->name ? (size_t)(s - h->name) : 0;
+            if (h->name_len == 0)
+                return false;
+        } else if (has == &has_channel) {
+            bool is_analysis = word_is(word, len, "analysis");
+            h->kind = is_analysis ? SL_ANSWER_REASONING : SL_ANSWER_TEXT;
+            if (!is_analysis && !word_is(word, len, "commentary") && !word_is(word, len, "final"))
+                return false;
+        }
+    }
+    return true;
+}
+
+// A message to a function. Unclosed: the text may end after the object.
+static bool read_message(call *c, const char *s, const char *end, bool unclosed) {
+    const sl_answer *a = c->answer;
+    bool cut = false;
+    header h;
+    s = read_header(a, &h) ? read_arguments(c, s + a->header_len, end, h.name, h.name_len) : NULL;
+    return s && (s == end || (unclosed && past_word(s, end, a->format->call_end, &cut) == end));
+}
+
+// The call that was collected, closed by a marker or NULL: as a call, or as the text that it is.
+static void deliver_call(sl_answer *a, const char *closing) {
+    static call_reader *const readers[] = {
+        [SL_ANSWER_CALLS_XML] = read_marked,      [SL_ANSWER_CALLS_JSON] = read_json,
+        [SL_ANSWER_CALLS_KEYS] = read_marked,     [SL_ANSWER_CALLS_FENCED] = read_fenced,
+        [SL_ANSWER_CALLS_MESSAGE] = read_message,
+    };
+    bool unclosed = !closing;
     call c = {.answer = a};
     sl_buf_init_fixed(&c.json, a->json, a->json_cap);
-    const char *end = a->call + a->call_len;
-    bool is_json_call = a->format->calls == SL_ANSWER_CALLS_JSON;
-    bool ok = (is_json_call ? read_json : read_marked)(&c, a->call, end, unclosed);
+    bool ok = readers[a->format->calls](&c, a->call, a->call + a->call_len, unclosed);
     a->mode = MODE_TEXT;
     if (ok && !c.json.failed) {
         const char *json = c.json.data;
@@ -398,15 +562,15 @@ static void deliver_call(sl_answer *a, bool unclosed) {
                                        .unclosed = unclosed};
         start_part(a, MODE_TEXT);
         a->began = true;
+        a->said = 0;
         a->n_calls++;
         a->fn(a->ctx, &event);
         return;
     }
     flush_newlines(a);
-    emit_text(a, a->format->call_begin, strlen(a->format->call_begin), c.json.failed);
+    emit_mark(a, a->format->call_begin, c.json.failed);
     emit_text(a, a->call, a->call_len, c.json.failed);
-    if (!unclosed)
-        emit_text(a, a->format->call_end, strlen(a->format->call_end), c.json.failed);
+    emit_mark(a, closing, c.json.failed);
 }
 
 /* ---- collecting a call --------------------------------------------------------------------- */
@@ -416,9 +580,20 @@ static bool ends_with(const char *s, size_t len, const char *word) {
     return len >= n && memcmp(s + len - n, word, n) == 0;
 }
 
+// The marker at the end of the text that closes a call, or NULL.
+static const char *closing_mark(const sl_answer_format *f, const char *s, size_t len) {
+    if (ends_with(s, len, f->call_end))
+        return f->call_end;
+    for (size_t i = 0; i < SL_COUNT(f->frames) && f->frames[i]; i++) {
+        if (ends_with(s, len, f->frames[i]))
+            return f->frames[i];
+    }
+    return NULL;
+}
+
 // Inside a parameter or a JSON string the closing marker is data.
 static void track_value(sl_answer *a, char c) {
-    if (a->format->calls != SL_ANSWER_CALLS_JSON) {
+    if (a->format->calls == SL_ANSWER_CALLS_XML || a->format->calls == SL_ANSWER_CALLS_KEYS) {
         const call_words *w = words_of(a);
         if (ends_with(a->call, a->call_len, w->value ? w->value : w->key))
             a->in_value = true;
@@ -436,14 +611,13 @@ static void track_value(sl_answer *a, char c) {
 // A call that outgrew its buffer goes out as text, up to its end; held keeps the last bytes that went
 // out, in which the closing marker shows. Returns how many bytes were taken.
 static size_t feed_oversized(sl_answer *a, const char *bytes, size_t len) {
-    const char *marker = a->format->call_end;
-    size_t n = strlen(marker), taken = 0;
+    size_t taken = 0;
     bool closed = false;
     while (taken < len && !closed) {
-        if (a->n_held == n)
+        if (a->n_held == SL_ANSWER_MARKER_MAX)
             memmove(a->held, a->held + 1, --a->n_held);
         a->held[a->n_held++] = bytes[taken++];
-        closed = a->n_held == n && memcmp(a->held, marker, n) == 0;
+        closed = closing_mark(a->format, a->held, a->n_held) != NULL;
     }
     emit_text(a, bytes, taken, true);
     if (closed) {
@@ -454,31 +628,68 @@ static size_t feed_oversized(sl_answer *a, const char *bytes, size_t len) {
 }
 
 static void start_oversized(sl_answer *a) {
-    size_t keep = SL_MIN(a->call_len, strlen(a->format->call_end));
+    size_t keep = SL_MIN(a->call_len, SL_ANSWER_MARKER_MAX);
     a->mode = MODE_OVERSIZED;
     flush_newlines(a);
-    emit_text(a, a->format->call_begin, strlen(a->format->call_begin), true);
+    emit_mark(a, a->format->call_begin, true);
     emit_text(a, a->call, a->call_len, true);
     // The marker may have begun inside the buffer.
     memcpy(a->held, a->call + a->call_len - keep, keep);
     a->n_held = (uint8_t)keep;
 }
 
+// Bytes of the character that starts with this one.
+static size_t char_len(char c) {
+    unsigned char lead = (unsigned char)c;
+    return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
 // False if the byte does not fit and is still to be taken. Only whole characters are let in, so that
 // what goes out stays valid.
 static bool feed_call(sl_answer *a, char c) {
-    unsigned char lead = (unsigned char)c;
-    size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (bytes > a->call_cap - a->call_len) {
+    if (char_len(c) > a->call_cap - a->call_len) {
         start_oversized(a);
         return false;
     }
     a->call[a->call_len++] = c;
     track_value(a, c);
-    if (!a->in_value && ends_with(a->call, a->call_len, a->format->call_end)) {
-        a->call_len -= strlen(a->format->call_end);
-        deliver_call(a, false);
+    const char *closing = a->in_value ? NULL : closing_mark(a->format, a->call, a->call_len);
+    if (closing) {
+        a->call_len -= strlen(closing);
+        deliver_call(a, closing);
     }
+    return true;
+}
+
+// The header is whole: on with the message.
+static void end_header(sl_answer *a) {
+    header h;
+    a->header_len = a->call_len;
+    if (!read_header(a, &h)) {
+        header_is_text(a);
+        return;
+    }
+    a->began = true;
+    if (h.name) {
+        a->mode = MODE_CALL; // from here on: the header is part of its text
+        a->in_value = a->escaped = false;
+        return;
+    }
+    start_part(a, h.kind == SL_ANSWER_REASONING ? MODE_REASONING : MODE_TEXT);
+    a->gap = a->said == 1 + h.kind;
+}
+
+// False if the byte does not fit and is still to be taken.
+static bool feed_header(sl_answer *a, char c) {
+    if (char_len(c) > SL_MIN(a->call_cap, SL_ANSWER_HEADER_MAX) - a->call_len) {
+        header_is_text(a);
+        return false;
+    }
+    a->call[a->call_len++] = c;
+    if (ends_with(a->call, a->call_len, a->format->message))
+        end_header(a);
+    else if (c == '\n' || closing_mark(a->format, a->call, a->call_len))
+        header_is_text(a);
     return true;
 }
 
@@ -486,54 +697,76 @@ static bool feed_call(sl_answer *a, char c) {
 
 typedef enum match { MATCH_NONE, MATCH_PART, MATCH_FULL } match;
 
-static match match_marker(const sl_answer *a, const char *marker) {
-    if (!marker || memcmp(marker, a->held, SL_MIN(a->n_held, strlen(marker))) != 0)
-        return MATCH_NONE;
-    return a->n_held == strlen(marker) ? MATCH_FULL : MATCH_PART;
+// Whether held is the marker; *best becomes what it is at least.
+static bool is_marker(const sl_answer *a, const char *marker, match *best) {
+    size_t n = marker ? strlen(marker) : 0;
+    if (a->n_held > n || memcmp(marker, a->held, a->n_held) != 0)
+        return false;
+    match m = a->n_held == n ? MATCH_FULL : MATCH_PART;
+    *best = SL_MAX(*best, m);
+    return m == MATCH_FULL;
 }
 
 // What held is in the current mode; a full marker is acted on.
 static match try_markers(sl_answer *a) {
     const sl_answer_format *f = a->format;
-    if (a->mode == MODE_REASONING) {
-        match m = match_marker(a, f->think_end);
-        if (m == MATCH_FULL)
+    match m = MATCH_NONE;
+    if (a->mode == MODE_REASONING && f->think_end) {
+        if (is_marker(a, f->think_end, &m))
             start_part(a, MODE_TEXT);
         return m;
     }
-    match think = a->began ? MATCH_NONE : match_marker(a, f->think_begin);
-    match calls = match_marker(a, f->call_begin);
-    if (think == MATCH_FULL)
+    if (!a->began && is_marker(a, f->think_begin, &m))
         start_part(a, MODE_REASONING);
-    else if (calls == MATCH_FULL)
+    else if (is_marker(a, f->call_begin, &m))
         start_call(a);
-    return SL_MAX(think, calls);
+    else if (is_marker(a, f->start, &m))
+        start_header(a, f->start);
+    else if (is_marker(a, f->channel, &m))
+        start_header(a, f->channel);
+    else if (f->start && !a->began && is_marker(a, header_rest, &m))
+        start_header(a, header_rest);
+    for (size_t i = 0; i < SL_COUNT(f->frames) && m != MATCH_FULL; i++) {
+        if (is_marker(a, f->frames[i], &m)) {
+            start_part(a, MODE_TEXT);
+            a->gap = f->message && a->said == 1 + SL_ANSWER_TEXT;
+        }
+    }
+    return m;
 }
 
-// False if the byte is no part of a marker: the held ones before it have then gone out as text.
-static bool feed_marker(sl_answer *a, char c) {
-    a->held[a->n_held++] = c;
+// False if the character is no part of a marker: the held ones before it have then gone out as text.
+static bool feed_marker(sl_answer *a, const char *c, size_t len) {
+    memcpy(a->held + a->n_held, c, len);
+    a->n_held += (uint8_t)len;
     for (;;) {
         match m = try_markers(a);
         if (m == MATCH_FULL)
             a->n_held = 0;
         if (m != MATCH_NONE)
             return true;
-        if (a->n_held == 1)
+        if (a->n_held == len)
             break;
-        char first = a->held[0];
-        memmove(a->held, a->held + 1, --a->n_held);
-        emit(a, &first, 1);
+        char first[4];
+        size_t n = SL_MIN(char_len(a->held[0]), a->n_held - len);
+        memcpy(first, a->held, n);
+        a->n_held -= (uint8_t)n;
+        memmove(a->held, a->held + n, a->n_held);
+        emit(a, first, n);
     }
     a->n_held = 0;
-    a->n_newlines += c == '\n';
-    return c == '\n';
+    a->n_newlines += *c == '\n';
+    return *c == '\n';
 }
 
 static bool starts_marker(const sl_answer *a, char c) {
     const sl_answer_format *f = a->format;
-    return (f->think_begin && c == *f->think_begin) || (f->think_end && c == *f->think_end) ||
-           (f->call_begin && c == *f->call_begin);
+    const char *const markers[] = {f->think_begin, f->think_end, f->call_begin, f->start};
+    for (size_t i = 0; i < SL_COUNT(markers); i++) {
+        if (markers[i] && c == *markers[i])
+            return true;
+    }
+    return f->start && !a->began && c == *header_rest;
 }
 
 /* ---- public -------------------------------------------------------------------------------- */
@@ -557,13 +790,18 @@ void sl_answer_feed(sl_answer *a, const char *bytes, size_t len) {
     for (size_t i = 0; i < len;) {
         if (a->mode == MODE_CALL) {
             i += feed_call(a, bytes[i]);
+        } else if (a->mode == MODE_HEADER) {
+            i += feed_header(a, bytes[i]);
         } else if (a->mode == MODE_OVERSIZED) {
             i += feed_oversized(a, bytes + i, len - i);
-        } else if ((a->n_held || bytes[i] == '\n' || starts_marker(a, bytes[i])) &&
-                   feed_marker(a, bytes[i])) {
-            i++;
         } else {
-            size_t run = 1;
+            size_t n = SL_MIN(char_len(bytes[i]), len - i);
+            bool may_mark = a->n_held || bytes[i] == '\n' || starts_marker(a, bytes[i]);
+            if (may_mark && feed_marker(a, bytes + i, n)) {
+                i += n;
+                continue;
+            }
+            size_t run = n;
             while (i + run < len && bytes[i + run] != '\n' && !starts_marker(a, bytes[i + run]))
                 run++;
             emit(a, bytes + i, run);
@@ -574,8 +812,14 @@ void sl_answer_feed(sl_answer *a, const char *bytes, size_t len) {
 
 void sl_answer_end(sl_answer *a) {
     if (a->mode == MODE_CALL)
-        deliver_call(a, true);
+        deliver_call(a, NULL);
+    else if (a->mode == MODE_HEADER)
+        header_is_text(a);
     else if (a->mode != MODE_OVERSIZED)
         emit(a, a->held, a->n_held);
     a->n_held = 0;
+}
+
+bool sl_answer_in_header(const sl_answer *a) {
+    return a->mode == MODE_HEADER;
 }

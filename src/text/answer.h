@@ -7,7 +7,15 @@
  * markers included.
  *
  * Newlines around markers are framing and are dropped, as the models' templates do: those after
- * <think>, before and after </think>, before <tool_call> and after </tool_call>.
+ * <think>, before and after </think>, before <tool_call> and after </tool_call>. So are marks that only
+ * stand around calls or end a message.
+ *
+ * gpt-oss answers in messages, each with a header that says what it is (see read_header() in answer.c):
+ *   <|start|>assistant<|channel|>analysis<|message|>...<|end|>                          thinking
+ *   <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
+ *   <|start|>assistant<|channel|>final<|message|>...<|return|>                          text
+ * A header is one line of at most SL_ANSWER_HEADER_MAX bytes and is held back up to <|message|>; one that
+ * says nothing known is text. A blank line keeps two messages of a kind apart.
  *
  * No allocation: a call is collected in buffers of the caller's. One thread at a time. */
 #ifndef SL_TEXT_ANSWER_H
@@ -25,23 +33,37 @@ typedef enum sl_answer_calls {
     SL_ANSWER_CALLS_JSON,
     /* NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n... */
     SL_ANSWER_CALLS_KEYS,
+    /* function<separator>NAME\n```json\n{...}\n``` */
+    SL_ANSWER_CALLS_FENCED,
+    /* {...}, the name stands in the message's header */
+    SL_ANSWER_CALLS_MESSAGE,
 } sl_answer_calls;
 
-/* How a family marks up its answers. A marker that is NULL does not exist. Markers are
- * ASCII, without newlines, and at most SL_ANSWER_MARKER_MAX bytes long. */
+/* How a family marks up its answers. A marker that is NULL does not exist. Markers start with an ASCII
+ * character, have no newlines and at most SL_ANSWER_MARKER_MAX bytes. */
 typedef struct sl_answer_format {
     const char *name;
     const char *think_begin, *think_end;
     const char *call_begin, *call_end;
     sl_answer_calls calls;
+    const char *separator; /* inside a call */
+    /* Marks around calls, or at the end of messages: dropped. A call that has not closed ends there. */
+    const char *frames[3];
+    /* Of messages: two that begin a header, one inside it, and the one that ends it. */
+    const char *start, *channel, *constrain, *message;
 } sl_answer_format;
 
 #define SL_ANSWER_MARKER_MAX 31
+#define SL_ANSWER_HEADER_MAX 255
 
-/* "plain", "think" (thinking, no calls), "qwen-xml", "qwen-json" or "glm"; NULL for other names. */
+/* "plain", "think" (thinking, no calls), "qwen-xml", "qwen-json", "glm", "deepseek" or "harmony"; NULL for
+ * other names. */
 const sl_answer_format *sl_answer_format_find(const char *name);
 /* The format that a chat template teaches its model, by the markers in its text. Never NULL. */
 const sl_answer_format *sl_answer_format_of_template(const char *source, size_t len);
+/* Whether the text is one of the format's markers. A special token that is one is fed like text, also if
+ * it ends the answer; other special tokens are no part of an answer. */
+bool sl_answer_is_mark(const sl_answer_format *format, const char *text, size_t len);
 
 typedef enum sl_answer_kind {
     SL_ANSWER_TEXT,
@@ -73,14 +95,18 @@ typedef struct sl_answer {
     /* Internal from here on. */
     uint8_t mode;
     bool drop_newlines; /* at the start of a part */
-    bool began;         /* text or a call was delivered: <think> is no marker any more */
+    bool began;         /* text, a call or a header: <think> is no marker any more */
+    bool gap;           /* a blank line goes before the next text */
+    uint8_t said;       /* 1 + the kind of the last text, 0 after a call */
     bool in_value;      /* of a call: inside a parameter, or inside a JSON string */
     bool escaped;       /* of a call: after a backslash in a JSON string */
     size_t n_newlines;  /* held back, before held */
     uint8_t n_held;
-    char held[SL_ANSWER_MARKER_MAX + 1];
-    char *call; /* the text of a call, without its opening marker */
+    char held[SL_ANSWER_MARKER_MAX + 4]; /* a marker, or its beginning and a character */
+    /* The text of a call, without its opening marker; or of a message, from its header on. */
+    char *call;
     size_t call_len, call_cap;
+    size_t header_len; /* of a message, <|message|> included */
     char *json;
     size_t json_cap;
 } sl_answer;
@@ -96,7 +122,10 @@ typedef struct sl_answer {
 void sl_answer_init(sl_answer *answer, const sl_answer_format *format, bool in_reasoning,
                     const sl_json *tools, void *call, size_t call_cap, void *json, size_t json_cap,
                     sl_answer_fn *fn, void *ctx);
+/* Whole characters. */
 void sl_answer_feed(sl_answer *answer, const char *bytes, size_t len);
+/* Whether what is fed next belongs to a message's header, and not to what the model says. */
+bool sl_answer_in_header(const sl_answer *answer);
 /* The answer is over: delivers what was held back. A call without its closing tag is delivered if its
  * name and at least one parameter are complete and nothing is half-written; otherwise as text. */
 void sl_answer_end(sl_answer *answer);

@@ -39,11 +39,12 @@ static void hear(void *ctx, const sl_answer_event *event) {
 
 static void run(heard *h, uint8_t how, const char *text, size_t len, size_t step) {
     static const char *const names[] = {"plain", "think", "qwen-xml", "qwen-json"};
+    static const char *const other_names[] = {"glm", "harmony", "deepseek", "harmony"};
     static char call[512], json[1024];
     sl_answer answer;
     sl_buf_init(&h->out);
     h->last = 0;
-    const char *name = how & 64 ? "glm" : names[how & 3];
+    const char *name = how & 64 ? other_names[how & 3] : names[how & 3];
     sl_answer_init(&answer, sl_answer_format_find(name), how & 4, NULL, call,
                    how & 8 ? 24 : sizeof(call), json, sizeof(json), hear, h);
     for (size_t i = 0; i < len; i += step)

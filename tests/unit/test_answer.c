@@ -302,6 +302,243 @@ static void calls_with_keys_are_read(void **state) {
     run_cases(cases, SL_COUNT(cases), true);
 }
 
+#define DS_CALL(name, arguments)                                                                   \
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" name "\n```json\n" arguments                     \
+    "\n```<｜tool▁call▁end｜>"
+#define DS_CALLS(calls) "<｜tool▁calls▁begin｜>" calls "<｜tool▁calls▁end｜>"
+
+static void fenced_calls_are_read(void **state) {
+    (void)state;
+    const answer_case cases[] = {
+        {"deepseek", true,
+         "why\n</think>\n\nLook.\n" DS_CALLS(
+             DS_CALL("f", "{\"s\": \"``` </think> <｜tool▁call▁end｜>\"}") "\n" DS_CALL(
+                 "g", "{ }")) "\ndone",
+         "R[why]T[Look.]C[f {\"s\": \"``` </think> <｜tool▁call▁end｜>\"}]C[g { }]T[done]"},
+        {"deepseek", false, "<think>\n\n</think>\n\n" DS_CALLS(DS_CALL("f", "{}")), "C[f {}]"},
+        // Inside the thinking a call is not one.
+        {"deepseek", true, "a " DS_CALL("f", "{}"), "R[a " DS_CALL("f", "{}") "]"},
+        // The calls' end closes a call as well.
+        {"deepseek", false,
+         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁calls▁end｜>x",
+         "C[f {}]T[x]"},
+        {"deepseek", false, "a\n\n" DS_CALLS(DS_CALL("f", "[1]")) "b",
+         "T[a" DS_CALL("f", "[1]") "b]"},
+        {"deepseek", false, DS_CALL("f", "{\"a\": }"), "T[" DS_CALL("f", "{\"a\": }") "]"},
+        {"deepseek", false, DS_CALL("", "{}"), "T[" DS_CALL("", "{}") "]"},
+        {"deepseek", false, DS_CALL("f", "{} x"), "T[" DS_CALL("f", "{} x") "]"},
+        {"deepseek", false, "a\n<｜tool▁call▁begin｜>f\n{}<｜tool▁call▁end｜>\nb",
+         "T[a\n<｜tool▁call▁begin｜>f\n{}<｜tool▁call▁end｜>\nb]"},
+        {"deepseek", false, "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n``",
+         "C?[f {\"a\": 1}]"},
+        {"deepseek", false,
+         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁ca", "C?[f {}]"},
+        {"deepseek", false, "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1",
+         "T[<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1]"},
+        // What only begins like a mark, down to a part of a character.
+        {"deepseek", false, "<｜User｜><｜tool▁cal <ｽ <▁ <｜tool▁",
+         "T[<｜User｜><｜tool▁cal <ｽ <▁ <｜tool▁]"},
+        {"deepseek", false, "<<｜<｜tool▁calls▁begin｜", "T[<<｜<｜tool▁calls▁begin｜]"},
+    };
+    run_cases(cases, SL_COUNT(cases), true);
+}
+
+#define START "<|start|>assistant"
+#define ANALYSIS "<|channel|>analysis<|message|>"
+#define FINAL "<|channel|>final<|message|>"
+#define TO_F "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+
+static void messages_are_told_apart(void **state) {
+    (void)state;
+    const answer_case cases[] = {
+        {"harmony", false, ANALYSIS "so\n\nhmm<|end|>" START FINAL "An\n<answer>\n<|return|>",
+         "R[so\n\nhmm]T[An\n<answer>]"},
+        {"harmony", false, ANALYSIS "why<|end|>" START TO_F "{\"a\": \"<|end|>\\\"\"}<|call|>",
+         "R[why]C[f {\"a\": \"<|end|>\\\"\"}]"},
+        // A recipient before the channel, also where the prompt has the role already.
+        {"harmony", false, " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+         "C[f {}]"},
+        {"harmony", false,
+         ANALYSIS "a<|end|>" START " to=functions.é-2<|channel|>commentary<|message|> {} <|call|>",
+         "R[a]C[é-2 {}]"},
+        {"harmony", false, "<|channel|>analysis to=functions.f code<|message|>{}<|end|>",
+         "C[f {}]"},
+        {"harmony", false,
+         "<|channel|>commentary<|message|>First this.<|end|>" START TO_F "{}<|call|>",
+         "T[First this.]C[f {}]"},
+        {"harmony", false, START "<|message|>no channel<|end|>", "T[no channel]"},
+        // Messages of a kind are paragraphs; empty ones are nothing.
+        {"harmony", false,
+         "<|channel|>commentary<|message|>a\n<|end|>" START FINAL "\nb<|end|>" START FINAL
+         "<|end|>" START ANALYSIS "c<|end|>" START ANALYSIS "<|end|>" START ANALYSIS "d",
+         "T[a\n\nb]R[c\n\nd]"},
+        {"harmony", false, FINAL "a<|end|>" START TO_F "{}<|call|>" START FINAL "b",
+         "T[a]C[f {}]T[b]"},
+        {"harmony", false, FINAL "a<|end|>" START FINAL "\n\n", "T[a]"},
+        // A missing end, or start.
+        {"harmony", false, ANALYSIS "a" START FINAL "b", "R[a]T[b]"},
+        {"harmony", false, ANALYSIS "a\n<|end|>" FINAL "b<|end|>\nc<|return|><|return|>",
+         "R[a]T[b\n\nc]"},
+        {"harmony", false, "plain <|x|> to=me\n\n<|retur", "T[plain <|x|> to=me\n\n<|retur]"},
+        {"harmony", false, " to do\nit", "T[ to do\nit]"},
+        {"harmony", false, "", ""},
+    };
+    run_cases(cases, SL_COUNT(cases), true);
+}
+
+static void broken_messages_are_text(void **state) {
+    (void)state;
+    const answer_case cases[] = {
+        // Headers that say nothing known.
+        {"harmony", false, "<|channel|>secret<|message|>a<|end|>" START FINAL "b",
+         "T[<|channel|>secret<|message|>a\n\nb]"},
+        {"harmony", false, "<|start|>user<|message|>a<|end|>", "T[<|start|>user<|message|>a]"},
+        {"harmony", false, "<|channel|>analysis to=python code<|message|>1+1<|call|>",
+         "T[<|channel|>analysis to=python code<|message|>1+1]"},
+        {"harmony", false, "<|channel|>commentary to=functions.<|message|>{}<|call|>",
+         "T[<|channel|>commentary to=functions.<|message|>{}]"},
+        {"harmony", false, "<|channel|>final<|channel|>final<|message|>a",
+         "T[<|channel|>final<|channel|>final<|message|>a]"},
+        {"harmony", false, "<|channel|>final a b<|message|>c",
+         "T[<|channel|>final a b<|message|>c]"},
+        {"harmony", false, "<|channel|><|message|>a", "T[<|channel|><|message|>a]"},
+        {"harmony", false, "a\n\n<|start|>\n\nb<|message|>c", "T[a\n\n<|start|>\n\nb<|message|>c]"},
+        {"harmony", false, ANALYSIS "a\n<|channel|>final<|end|>b",
+         "R[a]T[\n<|channel|>final<|end|>b]"},
+        // Headers without an end.
+        {"harmony", false, "a\n" START, "T[a\n" START "]"},
+        {"harmony", false, "<|channel|>final<|mess", "T[<|channel|>final<|mess]"},
+        // Calls that are none.
+        {"harmony", false, ANALYSIS "a<|end|>" START TO_F "{\"a\": }<|call|>b",
+         "R[a]T[" START TO_F "{\"a\": }<|call|>b]"},
+        {"harmony", false, TO_F "[]<|end|>", "T[" TO_F "[]<|end|>]"},
+        {"harmony", false, TO_F "{} x<|return|>" START FINAL "y", "T[" TO_F "{} x<|return|>\n\ny]"},
+        {"harmony", false, TO_F "<|call|>", "T[" TO_F "<|call|>]"},
+        // Calls without an end.
+        {"harmony", false, TO_F "{\"a\": 1}", "C?[f {\"a\": 1}]"},
+        {"harmony", false, TO_F "{\"a\": 1}<|ca", "C?[f {\"a\": 1}]"},
+        {"harmony", false, TO_F "{\"a\": \"<|call|>", "T[" TO_F "{\"a\": \"<|call|>]"},
+        {"harmony", false, TO_F, "T[" TO_F "]"},
+    };
+    run_cases(cases, SL_COUNT(cases), true);
+}
+
+static void a_header_too_long_is_text(void **state) {
+    (void)state;
+    char input[SL_ANSWER_HEADER_MAX + 64], events[sizeof(input) + 8];
+    for (size_t n = SL_ANSWER_HEADER_MAX - 3; n < SL_ANSWER_HEADER_MAX + 3; n++) {
+        const char *begin = "<|channel|>commentary to=functions.", *end = "<|message|>";
+        size_t name_len = n - strlen(begin) - strlen(end);
+        sl_buf in, out;
+        sl_buf_init_fixed(&in, input, sizeof(input));
+        sl_buf_init_fixed(&out, events, sizeof(events));
+        bool fits = n <= SL_ANSWER_HEADER_MAX;
+        sl_buf_add_text(&in, begin);
+        sl_buf_add_text(&out, fits ? "C[" : "T[<|channel|>commentary to=functions.");
+        for (size_t i = 0; i < name_len; i++) {
+            sl_buf_add_char(&in, 'n');
+            sl_buf_add_char(&out, 'n');
+        }
+        sl_buf_printf(&in, "%s{}<|call|>x", end);
+        sl_buf_add_text(&out, fits ? " {}]T[x]" : "<|message|>{}\n\nx]");
+        const answer_case c = {"harmony", false, input, events};
+        run_case(&c, NULL);
+    }
+    // A buffer smaller than that is the limit then, for headers and for what follows them.
+    const answer_case cases[] = {
+        {"harmony", false, FINAL "fits<|return|>", "T[fits]"},
+        {"harmony", false,
+         "x<|channel|>commentary to=functions.long <|constrain|>json<|message|>{}<|end|>y",
+         "T[x<|channel|>commentary to=functions.long <|constrain|>json<|message|>{}\n\ny]"},
+        {"harmony", false,
+         "x<|channel|>final to=functions.f<|message|>{\"a\": "
+         "\"ü€😀ü€😀\"}<|call|><|start|>assistant" FINAL "y",
+         "T[x]T![<|channel|>final to=functions.f<|message|>{\"a\": \"ü€😀ü€😀\"}<|call|>]T[\n\ny]"},
+    };
+    for (call_cap = 48; call_cap < 64; call_cap++)
+        run_cases(cases, SL_COUNT(cases), false);
+    const answer_case tiny[] = {
+        {"harmony", false, FINAL "a<|return|>", "T[" FINAL "a]"},
+    };
+    for (call_cap = 0; call_cap < strlen(FINAL); call_cap++)
+        run_cases(tiny, SL_COUNT(tiny), false);
+    call_cap = sizeof(call_block);
+}
+
+// Text is passed on as soon as it cannot be a mark any more.
+static void pieces_come_at_once(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *input, *events;
+    } cases[] = {
+        {"harmony", ANALYSIS "a", "R[a]"},
+        {"harmony", FINAL "a <|", "T[a ]"},
+        {"harmony", FINAL "a <|x", "T[a <|x]"},
+        {"harmony", "a", "T[a]"},
+        {"harmony", " to b", "T[ to b]"},
+        {"harmony", "<|channel|>\n", "T[<|channel|>\n]"},
+        {"harmony", TO_F "{}<|call|>", "C[f {}]"},
+        {"deepseek", "a <｜t", "T[a ]"},
+        {"deepseek", "a <｜U", "T[a <｜U]"},
+        {"deepseek", "<｜tool▁calls▁begin｜>" DS_CALL("f", "{}"), "C[f {}]"},
+    };
+    for (size_t i = 0; i < SL_COUNT(cases); i++) {
+        recorder r = {0};
+        sl_answer answer;
+        sl_buf_init_fixed(&r.out, out_block, sizeof(out_block));
+        sl_answer_init(&answer, sl_answer_format_find(cases[i].format), false, NULL, call_block,
+                       call_cap, json_block, json_cap, record, &r);
+        sl_answer_feed(&answer, cases[i].input, strlen(cases[i].input));
+        close_piece(&r);
+        assert_string_equal(r.out.data, cases[i].events);
+    }
+}
+
+static void headers_are_told_from_content(void **state) {
+    (void)state;
+    recorder r = {0};
+    sl_answer answer;
+    sl_buf_init_fixed(&r.out, out_block, sizeof(out_block));
+    sl_answer_init(&answer, sl_answer_format_find("harmony"), false, NULL, call_block, call_cap,
+                   json_block, json_cap, record, &r);
+    assert_false(sl_answer_in_header(&answer));
+    static const struct {
+        const char *piece;
+        bool in_header;
+    } steps[] = {{"<|channel|>", true}, {"final", true},    {"<|message|>", false},
+                 {"a", false},          {"<|end|>", false}, {"<|start|>", true}};
+    for (size_t i = 0; i < SL_COUNT(steps); i++) {
+        sl_answer_feed(&answer, steps[i].piece, strlen(steps[i].piece));
+        assert_int_equal(sl_answer_in_header(&answer), steps[i].in_header);
+    }
+}
+
+static bool is_mark(const char *format, const char *text) {
+    return sl_answer_is_mark(sl_answer_format_find(format), text, strlen(text));
+}
+
+static void marks_are_known(void **state) {
+    (void)state;
+    static const char *const harmony[] = {"<|start|>",   "<|channel|>", "<|constrain|>",
+                                          "<|message|>", "<|end|>",     "<|return|>",
+                                          "<|call|>"};
+    for (size_t i = 0; i < SL_COUNT(harmony); i++) {
+        assert_true(is_mark("harmony", harmony[i]));
+        assert_false(is_mark("plain", harmony[i]));
+        assert_false(is_mark("qwen-xml", harmony[i]));
+    }
+    assert_true(is_mark("deepseek", "<｜tool▁calls▁begin｜>"));
+    assert_true(is_mark("deepseek", "<｜tool▁calls▁end｜>"));
+    assert_true(is_mark("deepseek", "<｜tool▁call▁begin｜>"));
+    assert_true(is_mark("deepseek", "<｜tool▁call▁end｜>"));
+    assert_true(is_mark("deepseek", "<｜tool▁sep｜>"));
+    assert_false(is_mark("deepseek", "<｜end▁of▁sentence｜>"));
+    assert_false(is_mark("harmony", "<|endoftext|>"));
+    assert_false(is_mark("harmony", "<|end|"));
+    assert_false(is_mark("harmony", ""));
+    assert_false(is_mark("qwen-xml", "<|im_end|>"));
+}
+
 static void a_call_too_large_is_text(void **state) {
     (void)state;
     const answer_case cases[] = {
@@ -342,7 +579,12 @@ static void formats_are_recognized(void **state) {
     assert_string_equal(sl_answer_format_of_template(keys, strlen(keys))->name, "glm");
     assert_string_equal(sl_answer_format_of_template(think, strlen(think))->name, "think");
     assert_string_equal(sl_answer_format_of_template(plain, strlen(plain))->name, "plain");
-    assert_null(sl_answer_format_find("harmony"));
+    const char *fenced = "{{ '<think>' }}<tool_call> arguments <｜tool▁calls▁begin｜>";
+    const char *messages =
+        "{{ '<|start|>assistant<|channel|>' ~ m.channel ~ '<|message|>' }}<think>";
+    assert_string_equal(sl_answer_format_of_template(fenced, strlen(fenced))->name, "deepseek");
+    assert_string_equal(sl_answer_format_of_template(messages, strlen(messages))->name, "harmony");
+    assert_null(sl_answer_format_find("other"));
 }
 
 int main(void) {
@@ -353,6 +595,13 @@ int main(void) {
         cmocka_unit_test(unclosed_calls_are_kept),
         cmocka_unit_test(json_calls_are_read),
         cmocka_unit_test(calls_with_keys_are_read),
+        cmocka_unit_test(fenced_calls_are_read),
+        cmocka_unit_test(messages_are_told_apart),
+        cmocka_unit_test(broken_messages_are_text),
+        cmocka_unit_test(a_header_too_long_is_text),
+        cmocka_unit_test(pieces_come_at_once),
+        cmocka_unit_test(headers_are_told_from_content),
+        cmocka_unit_test(marks_are_known),
         cmocka_unit_test(a_call_too_large_is_text),
         cmocka_unit_test(formats_are_recognized),
     };
