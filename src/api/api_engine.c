@@ -271,9 +271,11 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
 
 sl_status sl__api_cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
     const sl_file *files[] = {&store->trunk, &store->embed_file, &store->text};
+    const uint32_t n_own = store->in_place ? 0 : SL_COUNT(files),
+                   n = store->in_place ? store->in_place->n_files : n_own + store->model.n_layers;
     *out = 0;
-    for (uint32_t i = 0; i < SL_COUNT(files) + store->model.n_layers; i++) {
-        const sl_file *f = i < SL_COUNT(files) ? files[i] : &store->experts[i - SL_COUNT(files)];
+    for (uint32_t i = 0; i < n; i++) {
+        const sl_file *f = i < n_own ? files[i] : sl_store_file(store, i - n_own);
         uint64_t bytes = 0;
         sl_status st = f->fd >= 0 ? sl_file_cached_bytes(f, &bytes, err) : SL_OK;
         if (st == SL_ERR_UNSUPPORTED) {

@@ -4,7 +4,7 @@
 
 #include "api/internal.h"
 #include "base/process.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/in_place.h"
 
 #define CONFIG_MAX (16 * SL_MIB)
 #define PROBE_DEPTH 8u
@@ -15,8 +15,15 @@
 static sl_status describe_checkpoint(const char *path, sl_store *out, char *drive_file,
                                      sl_error *err) {
     sl_checkpoint ck;
-    sl_checkpoint_options options = {0, 0};
+    sl_checkpoint_options options = {.frugal = true};
+    sl_in_place in;
     sl_buf notes;
+    sl_error ignored;
+    // As open would have it; a checkpoint that has to be converted, as conversion would make it.
+    if (sl_in_place_open(path, SL_DIRECT_PREFERRED, out, &in, &ignored) == SL_OK) {
+        sl_in_place_close(&in);
+        return sl_path_join(path, out->in_place->names[0], drive_file, SL_PATH_MAX, err);
+    }
     sl_buf_init(&notes);
     sl_status st = sl_checkpoint_open(path, &options, &notes, &ck, err);
     if (!st) {
@@ -32,7 +39,7 @@ static sl_status describe_checkpoint(const char *path, sl_store *out, char *driv
 
 static sl_status describe_config(const char *path, sl_store *out, sl_error *err) {
     sl_buf text;
-    sl_checkpoint_options options = {0, 0};
+    sl_checkpoint_options options = {0};
     sl_buf_init(&text);
     sl_status st = sl_file_slurp(path, CONFIG_MAX, &text, err);
     if (!st)
@@ -72,7 +79,7 @@ sl_status sl__api_describe(const char *model, sl_store *out, char *drive_file, s
                        model);
     }
     // What a conversion will add: nearly always a tokenizer of about this size, and a template.
-    if (!st && !out->tokenizer.bytes) {
+    if (!st && !out->in_place && !out->tokenizer.bytes) {
         out->tokenizer.bytes = (uint64_t)out->model.n_vocab * 24;
         out->chat_template.bytes = 8 * SL_KIB;
     }

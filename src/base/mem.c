@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 #include <sys/mman.h>
 
@@ -48,6 +51,12 @@ void *sl_mem_realloc(void *block, size_t bytes) {
 
 void sl_mem_free(void *block) {
     free(block);
+}
+
+void sl_mem_trim(void) {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }
 
 sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {

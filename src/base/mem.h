@@ -21,6 +21,8 @@ SL_MUST_USE void *sl_mem_alloc(size_t bytes);
 SL_MUST_USE void *sl_mem_calloc(size_t count, size_t size);
 SL_MUST_USE void *sl_mem_realloc(void *block, size_t bytes);
 void sl_mem_free(void *block);
+/* Give free heap back to the system, as far as it can be. */
+void sl_mem_trim(void);
 
 void sl_seal_enter(void);
 void sl_seal_leave(void);

@@ -364,7 +364,9 @@ sl_status sl_checkpoint_open(const char *path, const sl_checkpoint_options *opti
     sl_buf_init(&ck->generation);
     sl_buf_init(&ck->file_names);
     sl_st_table_init(&ck->table);
-    if ((st = sl_ahead_open(&ck->ahead, err)) ||
+    const bool frugal = options->frugal;
+    if ((st = sl_ahead_open(&ck->ahead, frugal ? SL_AHEAD_PIECES_MIN : SL_AHEAD_PIECES,
+                            frugal ? SL_AHEAD_PIECE_MIN : SL_AHEAD_PIECE, err)) ||
         (st = sl__check_options(options, &ck->bits, &ck->group, err)) ||
         (st = sl_path_trim(path, ck->path, sizeof(ck->path), err)) ||
         (st = sl_path_stat(ck->path, &info, err)))
@@ -422,6 +424,13 @@ fail:
     sl_arena_unmap(&generation_tree);
     sl_checkpoint_close(ck);
     return sl_error_context(err, st, "checkpoint '%.200s'", path);
+}
+
+// The table is twice as large for a moment when it grows, and so are the names; an index is shorter than the names.
+uint64_t sl_checkpoint_open_bytes(const sl_checkpoint *ck) {
+    uint64_t tensors = (uint64_t)ck->table.n_tensors * (3 * sizeof(sl_st_tensor) + SL_NAME_BYTES);
+    uint64_t trees = (ck->config.len + ck->generation.len) * (SL_CONFIG_TREE_FACTOR + 2);
+    return tensors + trees + ck->header_bytes + SL_AHEAD_PIECES_MIN * SL_AHEAD_PIECE_MIN + SL_MIB;
 }
 
 void sl_checkpoint_close(sl_checkpoint *ck) {

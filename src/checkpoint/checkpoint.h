@@ -7,7 +7,7 @@
  * a conversion does not fail after an hour: afterwards every tensor of the model resolves.
  *
  * One thread. Memory: the tensor table (some 150 bytes a tensor), the small texts, 32 MiB for reading
- * ahead. */
+ * ahead unless frugal. */
 #ifndef SL_CHECKPOINT_CHECKPOINT_H
 #define SL_CHECKPOINT_CHECKPOINT_H
 
@@ -20,6 +20,7 @@
 
 typedef struct sl_checkpoint_options {
     uint32_t bits, group; /* of weights that are not quantized yet; 0: 4 and 64 */
+    bool frugal;          /* a few hundred KiB for reading ahead: little is read */
 } sl_checkpoint_options;
 
 typedef struct sl_checkpoint {
@@ -40,6 +41,7 @@ typedef struct sl_checkpoint {
     bool tied;                  /* the head is the embedding */
     uint32_t bits, group;       /* of dense and FP8 weights that become quantized */
     uint64_t bytes;             /* of the tensor files */
+    uint64_t header_bytes;      /* of the longest header */
     uint64_t work_bytes;        /* that a conversion reads */
     uint32_t n_used, n_skipped; /* tensors */
     sl_hash128 fingerprint;     /* of the files and options */
@@ -82,6 +84,9 @@ SL_MUST_USE sl_status sl_checkpoint_resolve(const sl_checkpoint *ck, const sl_te
  * what is read ahead. */
 SL_MUST_USE sl_status sl_checkpoint_read(sl_checkpoint *ck, uint32_t file, uint64_t offset,
                                          uint64_t end, void *out, size_t n, sl_error *err);
+
+/* Memory that opening took at most, for one that is frugal. */
+uint64_t sl_checkpoint_open_bytes(const sl_checkpoint *ck);
 
 /* The numbers of the store that a conversion would make. Release with sl_store_close(). */
 SL_MUST_USE sl_status sl_checkpoint_describe(const sl_checkpoint *ck, sl_store *out, sl_error *err);

@@ -184,6 +184,7 @@ static sl_status read_header(sl_checkpoint *ck, uint32_t i, sl_buf *marks, sl_er
                   (unsigned long long)info.bytes, (long long)info.mtime_ns,
                   (unsigned long long)hash.high, (unsigned long long)hash.low);
     ck->bytes += file->bytes;
+    ck->header_bytes = SL_MAX(ck->header_bytes, len);
 done:
     sl_mem_free(text);
     sl_status dropped = sl_file_drop_cache(file->fd, NULL);

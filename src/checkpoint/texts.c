@@ -175,6 +175,7 @@ sl_status sl_checkpoint_texts_read(const sl_checkpoint *ck, sl_store *store,
         (st = compile_tokenizer(ck->path, &config_text, &texts->tokenizer, err)) ||
         (st = read_template(ck->path, config, &texts->chat_template, err)))
         goto done;
+    texts->work_bytes = 0;
     if (texts->tokenizer.len == 0)
         sl_buf_add_text(
             ck->notes,

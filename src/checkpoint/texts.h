@@ -7,6 +7,7 @@
 typedef struct sl_checkpoint_texts {
     sl_buf tokenizer;     /* table image; empty: none */
     sl_buf chat_template; /* source; empty: none */
+    uint64_t work_bytes;  /* of memory that reading them took, at most */
 } sl_checkpoint_texts;
 
 /* Compile tokenizer and template, and add the tokenizer's end token to the store's stop tokens. Notes what

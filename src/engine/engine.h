@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "backend/cpu/cpu.h"
+#include "checkpoint/in_place.h"
 #include "engine/experts.h"
 #include "engine/sampler.h"
 #include "engine/trunk.h"
@@ -38,8 +39,13 @@ typedef struct sl_engine_settings {
 } sl_engine_settings;
 
 /* Rows of the embedding: on their way from disk, and recent ones (all, where the plan has room). */
+#define SL_ROW_READS_MAX 8u /* rows at once: SL_ROW_BUFFERS_MAX of the plan */
+typedef struct sl_row_read {
+    uint32_t n_parts;
+    sl_read reads[SL_TENSOR_PARTS];
+} sl_row_read;
 typedef struct sl_rows {
-    sl_read reads[SL_EXPERT_READS_MAX];
+    sl_row_read reads[SL_ROW_READS_MAX];
     uint8_t *buffers;
     uint8_t *cache;   /* [n_cached] records; row id is at id % n_cached or not there */
     uint32_t *cached; /* [n_cached] ids, plus one; 0: none */
@@ -72,6 +78,7 @@ struct sl_session {
 
 struct sl_engine {
     sl_store store;
+    sl_checkpoint_texts texts; /* of a checkpoint that runs in place */
     sl_plan_result plan;
     sl_arena account[SL_ACCOUNT_COUNT];
     sl_arena hot_tables; /* the hot account's tables */
@@ -128,8 +135,10 @@ void sl__engine_leave(uint64_t entered);
 void sl__engine_publish(sl_engine *e);
 void sl__engine_counters(sl_engine *e, sl_counters *out);
 
-/* Lay out buffers and cache, compare the table's checksum, and fill a cache that holds all rows. */
-SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_loader *loader, sl_error *err);
+/* Lay out buffers and cache, compare the table's checksum, and fill a cache that holds all rows. in: of a checkpoint
+ * that runs in place, else NULL. */
+SL_MUST_USE sl_status sl__rows_init(sl_engine *e, sl_loader *loader, sl_in_place *in,
+                                    sl_error *err);
 /* Embedding rows of n tokens (each < n_vocab) into x [n][d_model]. */
 SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float *x,
                                     sl_error *err);

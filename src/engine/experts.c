@@ -43,7 +43,7 @@ static void collect(sl_experts *x) {
         slot->pending--;
         --*(r->guess ? &x->guesses.in_flight : &x->n_under_way);
         int32_t result = r->read.result;
-        if (result >= 0 && (uint32_t)result < r->read.n_bytes)
+        if (result >= 0 && (uint32_t)result < r->least)
             result = -ENODATA;
         if (result < 0 && !slot->error) {
             slot->error = (int16_t)result;
@@ -111,7 +111,9 @@ void sl__expert_read(sl_experts *x, uint32_t slot, uint32_t key, bool guess) {
         r->guess = guess;
         r->slot = slot;
         r->extent = i;
-        r->read = (sl_read){.fd = sl_store_file(x->store, place.extents[i].file)->fd,
+        const sl_file *file = sl_store_file(x->store, place.extents[i].file);
+        r->least = sl_file_has(file, place.extents[i].offset, (uint32_t)place.extents[i].bytes);
+        r->read = (sl_read){.fd = file->fd,
                             .n_bytes = (uint32_t)place.extents[i].bytes,
                             .offset = place.extents[i].offset,
                             .buf = slot_memory(x, slot) + place.extents[i].slot_at};
@@ -196,7 +198,7 @@ static bool submit_next(sl_experts *x) {
         x->n_submitted++;
         return true;
     }
-    if (sl__expert_reads_free(x) < SL_STORE_EXTENTS)
+    if (sl__expert_reads_free(x) < x->store->n_extents)
         return false;
     uint32_t slot = choose_slot(x, key);
     if (slot == SL_NO_SLOT)
@@ -316,9 +318,10 @@ static bool steal_slot(sl_experts *x) {
     return false;
 }
 
-static void bind_view(const sl_experts *x, const uint8_t *slot, sl_expert_view *out) {
+static void bind_view(const sl_experts *x, uint32_t expert, const uint8_t *slot,
+                      sl_expert_view *out) {
     sl_matrix parts[SL_PARTS_MAX] = {0};
-    sl_expert_bind(&x->store->expert, slot, parts);
+    sl_store_expert_bind(x->store, x->layer, expert, slot, parts);
     out->w.gate = parts[SL_PART_GATE];
     out->w.up = parts[SL_PART_UP];
     out->w.down = parts[SL_PART_DOWN];
@@ -338,9 +341,10 @@ static void wait_for_next(sl_experts *x) {
     }
     if (steal_slot(x))
         return;
-    for (uint32_t i = 0; i < x->ring_slots; i++) {
-        if (x->slots[x->slots[i].ring].pending) {
-            wait_any(x, x->slots[i].ring);
+    // A guess takes the reads, or the slot; it may have come true for another expert and be hot already.
+    for (uint32_t i = 0; i < x->n_reads; i++) {
+        if (x->reads[i].used) {
+            wait_any(x, x->reads[i].slot);
             return;
         }
     }
@@ -361,7 +365,7 @@ static void check_part(void *ctx, uint32_t part, uint32_t thread) {
     sl_experts *x = j->x;
     uint32_t index = j->indices[part], slot = slot_of(x, index);
     (void)thread;
-    if (sl_store_expert_intact(x->store, x->layer, x->experts[index], slot_memory(x, slot)))
+    if (sl_store_expert_finish(x->store, x->layer, x->experts[index], slot_memory(x, slot)))
         x->slots[slot].flags |= SL_SLOT_CHECKED;
 }
 
@@ -382,7 +386,7 @@ static void give(sl_experts *x, uint32_t index, sl_expert_view *out) {
     x->n_given++;
     out->expert = x->experts[index];
     out->index = index;
-    bind_view(x, slot_memory(x, slot_of(x, index)), out);
+    bind_view(x, out->expert, slot_memory(x, slot_of(x, index)), out);
 }
 
 static sl_status take(sl_expert_source *source, sl_expert_view *out, uint32_t max, bool wait,
@@ -451,7 +455,7 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, sl
     x->reader = reader;
     x->pool = pool;
     x->n_reads = SL_MIN(depth, SL_EXPERT_READS_MAX);
-    assert(x->n_reads >= SL_STORE_EXTENTS && ring_slots >= 2);
+    assert(x->n_reads >= store->n_extents && ring_slots >= 2);
     sl_policy_init(&x->policy);
     x->ring = ring;
     x->hot = hot;

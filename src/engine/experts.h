@@ -26,7 +26,7 @@
 #include "model/expert_source.h"
 #include "store/store.h"
 
-#define SL_EXPERT_READS_MAX 64u
+#define SL_EXPERT_READS_MAX 96u
 #define SL_GUESS_MAX 16u
 
 typedef struct sl_expert_entry {
@@ -56,6 +56,7 @@ typedef enum sl_slot_flag {
 
 typedef struct sl_expert_read {
     sl_read read;
+    uint32_t least; /* bytes that it must bring */
     uint32_t slot, extent;
     bool used, guess;
 } sl_expert_read;

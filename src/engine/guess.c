@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "engine/experts_internal.h"
 
-#define IN_FLIGHT_MAX 4u /* reads of guesses: what is asked for next waits behind them */
-#define DEMAND_LOW 1u    /* guesses start when no more than so many other reads are under way */
+#define IN_FLIGHT_MAX 4u /* experts guessed: what is asked for next waits behind them */
+#define DEMAND_LOW 1u    /* guesses start when no more than so many others are under way */
 #define AVERAGE 0.02     /* weight of the newest value */
 #define PRECISION_START 0.7
 #define PRECISION_LOW 0.3 /* below this a guess costs more than it brings */
@@ -85,14 +85,15 @@ static uint32_t slot_for(const sl_experts *x, uint32_t layer) {
 
 void sl__guess_submit(sl_experts *x) {
     sl_guesses *g = &x->guesses;
+    const uint32_t n_extents = x->store->n_extents;
     if (x->n_submitted < x->n)
         return;
     if (g->ahead) {
         g->ahead = false;
         want_next_layer(x);
     }
-    while (g->at < g->n_wanted && x->n_under_way <= DEMAND_LOW && g->in_flight < IN_FLIGHT_MAX &&
-           sl__expert_reads_free(x) >= SL_STORE_EXTENTS) {
+    while (g->at < g->n_wanted && x->n_under_way <= DEMAND_LOW * n_extents &&
+           g->in_flight < IN_FLIGHT_MAX * n_extents && sl__expert_reads_free(x) >= n_extents) {
         uint32_t key = g->wanted[g->at];
         uint32_t slot = slot_for(x, key / x->store->model.moe.n_experts);
         if (slot == SL_NO_SLOT)

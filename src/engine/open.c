@@ -5,11 +5,13 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "engine/engine.h"
+#include "io/folder.h"
 #include "plan/sizes.h"
 
 #define CTX_DEFAULT 4096u
 #define READS_DEFAULT 16u
 #define READS_SMALL 4u
+#define READS_IN_PLACE 8u /* experts, each of several reads */
 #define SMALL_BUDGET (64 * SL_MIB)
 
 // An entry, and one byte of the list of experts that were handed out.
@@ -64,7 +66,7 @@ sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, u
     if (!setup->reader_given)
         settings->reader = sl_reader_uring_works() ? SL_READER_URING : SL_READER_PREAD;
     // The frugal settings decide what is possible at all.
-    settings->depth = READS_SMALL;
+    settings->depth = SL_MAX(READS_SMALL, store->n_extents);
     settings->n_cpus = setup->process ? SL_MIN(n_cpus, settings->n_threads) : n_cpus;
     settings->narrow = settings->n_cpus < n_cpus;
     sl_status st = solve(store, setup, settings, code_bytes, out, resident, err);
@@ -72,7 +74,8 @@ sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, u
         return st;
     sl_engine_settings ample = *settings;
     sl_plan_result with_ample;
-    ample.depth = READS_DEFAULT;
+    ample.depth = store->in_place ? SL_MIN(READS_IN_PLACE * store->n_extents, SL_EXPERT_READS_MAX)
+                                  : READS_DEFAULT;
     ample.n_cpus = n_cpus;
     ample.narrow = false;
     uint64_t smallest = out->smallest_bytes;
@@ -90,10 +93,11 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
     const sl_plan_result *p = &e->plan;
     const sl_store *store = &e->store;
     const sl_model *m = &store->model;
-    uint64_t text = store->tokenizer.bytes
-                        ? SL_ALIGN_UP(store->tokenizer.bytes, 64) + sl_plan_template_bytes(store) +
-                              SL_ALIGN_UP(p->text_workspace_bytes, 64)
-                        : 0;
+    // In place, the tokenizer's image is there already: it was made from the checkpoint.
+    uint64_t image = store->in_place ? 0 : SL_ALIGN_UP(store->tokenizer.bytes, 64);
+    uint64_t text = store->tokenizer.bytes ? image + sl_plan_template_bytes(store) +
+                                                 SL_ALIGN_UP(p->text_workspace_bytes, 64)
+                                           : 0;
     // The engine's own structures and the store's tables are in the trunk account, but not in its arena.
     uint64_t trunk =
         p->account[SL_ACCOUNT_TRUNK] - SL_ALIGN_UP(store->arena.used + sizeof(sl_engine), SL_PAGE);
@@ -108,7 +112,7 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
         {SL_ACCOUNT_KV, sl_kv_bytes(m, p->n_ctx)},
         {SL_ACCOUNT_STATE, sl_recurrent_bytes(m)},
         {SL_ACCOUNT_SCRATCH, sl_scratch_bytes(m, p->chunk) + sl_plan_sampler_bytes(m)},
-        {SL_ACCOUNT_RING, p->ring_slots * store->expert.stride},
+        {SL_ACCOUNT_RING, p->ring_bytes},
         {SL_ACCOUNT_HOT, p->hot_slots * store->expert.stride},
         {SL_ACCOUNT_TEXT, text},
     };
@@ -138,12 +142,14 @@ static sl_status open_text(sl_engine *e, sl_loader *loader, sl_error *err) {
     if (!store->tokenizer.bytes)
         return SL_OK;
     void *workspace = sl_arena_alloc(arena, (size_t)e->plan.text_workspace_bytes, 64);
-    uint8_t *blob = sl_arena_alloc(arena, (size_t)store->tokenizer.bytes, 64);
+    uint8_t *blob = store->in_place ? (uint8_t *)e->texts.tokenizer.data
+                                    : sl_arena_alloc(arena, (size_t)store->tokenizer.bytes, 64);
     if (!workspace || !blob)
         return sl_arena_full(arena, (size_t)store->tokenizer.bytes, err);
     sl_arena_init(&e->text_workspace, sl_account_name(SL_ACCOUNT_TEXT), workspace,
                   (size_t)e->plan.text_workspace_bytes);
-    if ((st = read_text(e, loader, &store->tokenizer, "the tokenizer", blob, err)) ||
+    if ((!store->in_place &&
+         (st = read_text(e, loader, &store->tokenizer, "the tokenizer", blob, err))) ||
         (st = sl_tok_open(blob, (size_t)store->tokenizer.bytes, &e->tokenizer, err)))
         return st;
     if (e->tokenizer.n_vocab > store->model.n_vocab)
@@ -153,10 +159,13 @@ static sl_status open_text(sl_engine *e, sl_loader *loader, sl_error *err) {
     e->has_tokenizer = true;
     if (!store->chat_template.bytes)
         return SL_OK;
-    uint8_t *source = sl_arena_alloc(arena, (size_t)store->chat_template.bytes, 1);
+    uint8_t *source = store->in_place
+                          ? (uint8_t *)e->texts.chat_template.data
+                          : sl_arena_alloc(arena, (size_t)store->chat_template.bytes, 1);
     if (!source)
         return sl_arena_full(arena, (size_t)store->chat_template.bytes, err);
-    if ((st = read_text(e, loader, &store->chat_template, "the chat template", source, err)) ||
+    if ((!store->in_place &&
+         (st = read_text(e, loader, &store->chat_template, "the chat template", source, err))) ||
         (st = sl_template_parse((const char *)source, (size_t)store->chat_template.bytes, arena,
                                 &e->chat_template, err)))
         return sl_error_context(err, st, "chat template");
@@ -198,8 +207,8 @@ static void start_thread(void) {
     (void)sl_fpenv_set();
 }
 
-static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resident,
-                       sl_error *err) {
+static sl_status start(sl_engine *e, const sl_engine_setup *setup, sl_in_place *in,
+                       uint8_t *resident, sl_error *err) {
     const sl_plan_result *p = &e->plan;
     sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
     sl_status st;
@@ -227,9 +236,24 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     void *tables = sl_arena_alloc(trunk, (size_t)sl_plan_weight_table_bytes(&e->store), 64);
     if (!tables || !strips)
         return sl_arena_full(trunk, (size_t)(2 * p->strip_bytes), err);
-    if ((st = sl_trunk_load(&e->store, resident, tables, trunk, &e->account[SL_ACCOUNT_HEAD],
-                            &loader, &e->weights, err)) ||
-        (st = sl__rows_init(e, &loader, err)) || (st = open_text(e, &loader, err)))
+    if (in) {
+        in->progress = setup->progress;
+        in->user = setup->user;
+        for (uint32_t i = 0; i < e->store.n_tensors; i++)
+            in->total += resident[i] ? in->sources[i].bytes : 0;
+        if (p->row_cache == e->store.embed.shape.rows)
+            in->total += in->embed.bytes;
+        sl_in_place_begin(in, &e->store, e->reader, spare->base, spare->bytes);
+    }
+    st = sl_trunk_load(&e->store, resident, tables, trunk, &e->account[SL_ACCOUNT_HEAD], &loader,
+                       in, &e->weights, err);
+    if (st == SL_OK)
+        st = sl__rows_init(e, &loader, in, err);
+    if (in) {
+        loader.read_bytes += in->done;
+        sl_in_place_end(in);
+    }
+    if (st || (st = open_text(e, &loader, err)))
         return st;
     e->open_read_bytes = loader.read_bytes;
     if (p->strip_bytes)
@@ -240,10 +264,28 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, uint8_t *resi
     return SL_OK;
 }
 
+// A store, or a checkpoint in the role of one; which it is, its files tell.
+static sl_status open_model(sl_engine *e, const char *path, sl_store_direct direct, sl_in_place *in,
+                            sl_error *err) {
+    sl_path_info config;
+    char name[SL_PATH_MAX];
+    sl_status st = sl_store_open(path, direct, &e->store, err);
+    if (st != SL_ERR_MISSING || sl_path_join(path, "config.json", name, sizeof(name), NULL) ||
+        sl_path_stat(name, &config, NULL) || config.kind != SL_PATH_FILE)
+        return st;
+    st = sl_in_place_open(path, direct, &e->store, in, err);
+    if (st == SL_OK) {
+        e->texts = in->texts; // kept as long as the engine
+        memset(&in->texts, 0, sizeof(in->texts));
+    }
+    return st;
+}
+
 sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out,
                           sl_error *err) {
     sl_status st;
     uint8_t *resident = NULL;
+    sl_in_place in;
     double begin = sl_now();
     *out = NULL;
     uint64_t code = setup->process ? sl__engine_code_bytes() : 0;
@@ -254,8 +296,8 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
         goto fail;
     }
     (void)pthread_mutex_init(&e->counters_lock, NULL);
-    if ((st = sl_store_open(path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED,
-                            &e->store, err)))
+    if ((st = open_model(e, path, setup->buffered ? SL_DIRECT_PREFERRED : SL_DIRECT_REQUIRED, &in,
+                         err)))
         goto fail;
     if (!(resident = sl_mem_alloc(e->store.n_tensors))) {
         st = sl_fail(err, SL_ERR_MEMORY, "no memory for %u tensor flags", e->store.n_tensors);
@@ -265,7 +307,7 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
         goto fail;
     if (e->settings.narrow)
         sl_cpus_narrow(e->settings.n_cpus);
-    if ((st = start(e, setup, resident, err)))
+    if ((st = start(e, setup, e->store.in_place ? &in : NULL, resident, err)))
         goto fail;
     sl_mem_free(resident);
     sl_fpenv_restore(fpenv);
@@ -291,6 +333,7 @@ void sl__engine_close(sl_engine *e) {
         sl_arena_unmap(&e->account[i]);
     sl_arena_unmap(&e->hot_tables);
     sl_store_close(&e->store);
+    sl_checkpoint_texts_deinit(&e->texts);
     (void)pthread_mutex_destroy(&e->counters_lock);
     sl_mem_free(e);
 }

@@ -33,8 +33,8 @@ static int32_t name_tensor(sl_role role, uint32_t layer, char *out, size_t cap) 
 }
 
 sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *tables,
-                        sl_arena *trunk, sl_arena *head, sl_loader *loader, sl_weights *out,
-                        sl_error *err) {
+                        sl_arena *trunk, sl_arena *head, sl_loader *loader, sl_in_place *in,
+                        sl_weights *out, sl_error *err) {
     sl_weight *weights = tables;
     sl_layer_weights *layers =
         (sl_layer_weights *)((uint8_t *)tables +
@@ -50,8 +50,12 @@ sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *ta
             !(block = sl_arena_alloc(arena, (size_t)sl_plan_tensor_bytes(t), SL_MATRIX_ALIGN)))
             return sl_arena_full(arena, (size_t)t->layout.bytes, err);
         int32_t layer = name_tensor(t->role, t->layer, what, sizeof(what));
-        sl_status st = sl_load(loader, &store->trunk, SL_STORE_TRUNK, what, t->offset,
-                               t->layout.bytes, block, t->hash, err);
+        sl_status st = SL_OK;
+        if (!in)
+            st = sl_load(loader, &store->trunk, SL_STORE_TRUNK, what, t->offset, t->layout.bytes,
+                         block, t->hash, err);
+        else if (block)
+            st = sl_in_place_tensor(in, i, block, err);
         if (st) {
             if (err)
                 err->layer = layer;
@@ -68,8 +72,9 @@ sl_status sl_trunk_load(const sl_store *store, const uint8_t *resident, void *ta
 typedef struct strip {
     uint32_t first_row, n_rows, n_parts;
     sl_read reads[SL_STRIP_PARTS];
-    uint32_t skip[SL_STRIP_PARTS]; /* bytes of the first page before the part's first byte */
-    uint64_t at[SL_STRIP_PARTS];   /* where a part's pages are in the buffer */
+    uint32_t least[SL_STRIP_PARTS]; /* bytes that a read must bring */
+    uint32_t skip[SL_STRIP_PARTS];  /* bytes of the first page before the part's first byte */
+    uint64_t at[SL_STRIP_PARTS];    /* where a part's pages are in the buffer */
 } strip;
 
 // Pages that hold `bytes` bytes, wherever they begin.
@@ -80,23 +85,24 @@ static uint64_t span_max(uint64_t bytes) {
 static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uint32_t n_rows,
                         uint8_t *buffer, strip *s) {
     const sl_matrix_layout *l = &w->layout;
-    const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
     const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
                                                 l->row_bias_bytes};
-    uint64_t base = t->store->tensors[w->index].offset, at = 0;
+    uint64_t at = 0;
     memset(s, 0, sizeof(*s));
     s->first_row = first_row;
     s->n_rows = n_rows;
     for (uint32_t i = 0; i < SL_STRIP_PARTS && row_bytes[i]; i++) {
-        uint64_t offset = base + part_at[i] + first_row * row_bytes[i],
-                 bytes = n_rows * row_bytes[i];
+        const sl_part_place part = sl_store_tensor_part(&t->store->tensors[w->index], i);
+        uint64_t offset = part.at + first_row * row_bytes[i], bytes = n_rows * row_bytes[i];
         uint64_t from = offset / SL_PAGE * SL_PAGE;
         s->skip[i] = (uint32_t)(offset - from);
         s->at[i] = at;
-        s->reads[i] = (sl_read){.fd = t->store->trunk.fd,
+        const sl_file *file = sl_store_file(t->store, part.file);
+        s->reads[i] = (sl_read){.fd = file->fd,
                                 .n_bytes = (uint32_t)(SL_ALIGN_UP(offset + bytes, SL_PAGE) - from),
                                 .offset = from,
                                 .buf = buffer + at};
+        s->least[i] = sl_file_has(file, from, s->reads[i].n_bytes);
         at += span_max(bytes);
         sl_reader_submit(t->reader, &s->reads[i]);
         s->n_parts++;
@@ -111,13 +117,15 @@ static sl_status finish_strip(sl_trunk *t, const sl_weight *w, strip *s, sl_erro
         sl_reader_wait(t->reader, r);
         if (r->result > 0)
             t->read_bytes += (uint64_t)r->result;
-        if (st || r->result == (int32_t)r->n_bytes)
+        if (st || r->result >= (int32_t)s->least[i])
             continue;
-        char what[64];
+        char what[64], file[64];
         int32_t layer = name_tensor(w->role, w->layer, what, sizeof(what));
+        sl_store_file_name(t->store, sl_store_tensor_part(&t->store->tensors[w->index], i).file,
+                           file, sizeof(file));
         st =
             sl_fail_at(err, SL_ERR_IO, layer, -1, r->offset, "%s: %s: reading %u bytes at %llu: %s",
-                       SL_STORE_TRUNK, what, r->n_bytes, (unsigned long long)r->offset,
+                       file, what, r->n_bytes, (unsigned long long)r->offset,
                        r->result < 0 ? sl_errno_text(-r->result) : "the file was cut short");
     }
     t->wait_seconds += sl_now() - begin;

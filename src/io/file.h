@@ -17,6 +17,12 @@ typedef struct sl_file {
     uint32_t align; /* of offset, length and memory for direct reads: a power of two <= 4096 */
 } sl_file;
 
+/* Bytes that a read of n must bring: those that the file had there when it was opened. */
+static inline uint32_t sl_file_has(const sl_file *file, uint64_t offset, uint32_t n) {
+    uint64_t left = file->bytes > offset ? file->bytes - offset : 0;
+    return left < n ? (uint32_t)left : n;
+}
+
 #define SL_FILE_CLOSED ((sl_file){.fd = -1})
 
 /* Open a regular file for reading. direct: with O_DIRECT; the alignment is what the kernel states,

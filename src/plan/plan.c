@@ -54,7 +54,8 @@ uint64_t sl_plan_tensor_bytes(const sl_store_tensor *t) {
 }
 
 bool sl_plan_tensor_can_stream(const sl_store_tensor *t) {
-    return t->shape.rows > 1 && sl_role_kind(t->role) == SL_TENSOR_MATRIX;
+    return t->shape.rows > 1 && sl_role_kind(t->role) == SL_TENSOR_MATRIX &&
+           sl_store_tensor_part(t, 0).file != SL_FILE_NONE;
 }
 
 uint32_t sl_plan_strip_rows(const sl_matrix_layout *l, uint32_t n_rows, uint64_t strip_bytes) {
@@ -66,7 +67,6 @@ uint32_t sl_plan_strip_rows(const sl_matrix_layout *l, uint32_t n_rows, uint64_t
 
 uint64_t sl_plan_streamed_bytes(const sl_store_tensor *t, uint64_t strip_bytes) {
     const sl_matrix_layout *l = &t->layout;
-    const uint64_t part_at[SL_STRIP_PARTS] = {l->codes_at, l->scales_at, l->biases_at};
     const uint64_t row_bytes[SL_STRIP_PARTS] = {l->row_code_bytes, l->row_scale_bytes,
                                                 l->row_bias_bytes};
     uint32_t step = sl_plan_strip_rows(l, t->shape.rows, strip_bytes);
@@ -74,10 +74,22 @@ uint64_t sl_plan_streamed_bytes(const sl_store_tensor *t, uint64_t strip_bytes) 
     for (uint32_t row = 0; row < t->shape.rows; row += step) {
         uint32_t n = SL_MIN(step, t->shape.rows - row);
         for (uint32_t i = 0; i < SL_STRIP_PARTS && row_bytes[i]; i++) {
-            uint64_t from = t->offset + part_at[i] + row * row_bytes[i];
+            uint64_t from = sl_store_tensor_part(t, i).at + row * row_bytes[i];
             sum += page_up(from + n * row_bytes[i]) - from / SL_PAGE * SL_PAGE;
         }
     }
+    return sum;
+}
+
+uint64_t sl_plan_row_buffer_bytes(const sl_store *store) {
+    const sl_embed_layout *e = &store->embed;
+    if (!store->in_place)
+        return page_up(e->stride) + SL_PAGE;
+    const uint64_t part[] = {e->scales_at, e->biases_at - e->scales_at,
+                             e->row_bytes - e->biases_at};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < SL_COUNT(part); i++)
+        sum += part[i] ? page_up(part[i]) + SL_PAGE : 0;
     return sum;
 }
 
@@ -167,7 +179,7 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
     r->hot_slots = c->hot_slots;
     r->strip_bytes = c->strip;
     r->row_buffers = SL_MIN(c->chunk, SL_ROW_BUFFERS_MAX);
-    r->row_buffer_bytes = page_up(store->embed.stride) + SL_PAGE;
+    r->row_buffer_bytes = sl_plan_row_buffer_bytes(store);
     r->text_max = (uint64_t)n_ctx * SL_TEXT_BYTES_PER_TOKEN + SL_TEXT_BYTES_BASE;
 
     a[SL_ACCOUNT_CODE] = in->process ? page_up(in->code_bytes) : 0;
@@ -181,7 +193,10 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
     a[SL_ACCOUNT_KV] = page_up(sl_kv_bytes(m, n_ctx));
     a[SL_ACCOUNT_STATE] = page_up(sl_recurrent_bytes(m));
     a[SL_ACCOUNT_SCRATCH] = page_up(sl_scratch_bytes(m, c->chunk) + sl_plan_sampler_bytes(m));
-    a[SL_ACCOUNT_RING] = c->ring_slots * store->expert.stride;
+    r->ring_bytes = c->ring_slots * store->expert.stride;
+    if (store->in_place)
+        r->ring_bytes = SL_MAX(r->ring_bytes, page_up(store->in_place->prepare_bytes));
+    a[SL_ACCOUNT_RING] = r->ring_bytes;
     a[SL_ACCOUNT_HOT] = c->hot_slots * store->expert.stride +
                         page_up(sl_plan_hot_table_bytes(store, c->hot_slots + c->ring_slots));
     if (store->tokenizer.bytes) {
@@ -196,8 +211,9 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
             page_up(client);
     }
     a[SL_ACCOUNT_RESERVE] = in->n_cpus * SL_RESERVE_BYTES_PER_CPU;
-    a[SL_ACCOUNT_KERNEL] = page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes +
-                                   (uint64_t)(m->n_layers + 3) * SL_KERNEL_BYTES_PER_FILE);
+    const uint64_t n_files = store->in_place ? store->in_place->n_files : m->n_layers + 3;
+    a[SL_ACCOUNT_KERNEL] =
+        page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes + n_files * SL_KERNEL_BYTES_PER_FILE);
     r->kernel_fixed_bytes = a[SL_ACCOUNT_KERNEL];
     uint64_t others = account_sum(r) - a[SL_ACCOUNT_RESERVE];
     a[SL_ACCOUNT_KERNEL] += page_tables(others);

@@ -49,9 +49,10 @@ typedef struct sl_plan_result {
     uint32_t ring_slots, hot_slots;
     uint32_t row_buffers;      /* embedding rows in flight */
     uint64_t row_buffer_bytes; /* of one, a multiple of SL_PAGE */
-    uint32_t row_cache;        /* embedding rows kept in memory; the vocabulary: all of them */
-    uint64_t strip_bytes;      /* of one strip buffer (there are two), 0: nothing streams */
-    uint64_t text_max;         /* longest rendered prompt */
+    uint64_t ring_bytes;  /* of the ring's memory, which serves to prepare weights while opening */
+    uint32_t row_cache;   /* embedding rows kept in memory; the vocabulary: all of them */
+    uint64_t strip_bytes; /* of one strip buffer (there are two), 0: nothing streams */
+    uint64_t text_max;    /* longest rendered prompt */
     uint64_t text_workspace_bytes;
     uint32_t n_streamed;
     uint64_t streamed_bytes; /* read for trunk and head for every token or chunk, in whole pages */
@@ -82,6 +83,8 @@ bool sl_plan_tensor_can_stream(const sl_store_tensor *tensor);
 uint32_t sl_plan_strip_rows(const sl_matrix_layout *layout, uint32_t n_rows, uint64_t strip_bytes);
 /* Bytes that are read to stream it once. */
 uint64_t sl_plan_streamed_bytes(const sl_store_tensor *tensor, uint64_t strip_bytes);
+/* Pages around one row of the embedding: of each of its parts, in place. */
+uint64_t sl_plan_row_buffer_bytes(const sl_store *store);
 /* Rows kept, with their ids. */
 uint64_t sl_plan_row_cache_bytes(const sl_store *store, uint32_t n_rows);
 /* Experts of all layers. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/ref/widen.h"
 #include "store/store_internal.h"
 
 #define EMBED_ALIGN 16u
@@ -146,6 +147,7 @@ sl_status sl__store_describe(const sl_model *model, sl_store_shape_of shape_of, 
         return st;
     out->tensors = sl_arena_alloc(&out->arena, n_trunk * sizeof(*out->tensors), 64);
     out->expert_hashes = sl_arena_alloc(&out->arena, n_sums * sizeof(*out->expert_hashes), 64);
+    out->n_extents = 1;
     out->experts = sl_arena_alloc(&out->arena, model->n_layers * sizeof(*out->experts), 64);
     if (!out->tensors || !out->expert_hashes || !out->experts) {
         st = sl_arena_full(&out->arena, (size_t)bytes, err);
@@ -194,6 +196,79 @@ sl_status sl_store_describe(const sl_model *model, sl_store_shape_of shape_of, v
     return sl__store_describe(model, shape_of, user, 0, out, err);
 }
 
+sl_status sl_store_describe_in_place(const sl_model *model, sl_store_shape_of shape_of, void *user,
+                                     uint32_t n_files, uint64_t extra_bytes, sl_store *out,
+                                     sl_error *err) {
+    size_t n_pieces = (size_t)model->n_layers * SL_EXTENTS_MAX;
+    size_t n_parts = (size_t)sl_model_tensors(model) * SL_TENSOR_PARTS;
+    uint64_t bytes = sizeof(sl_store_in_place) + n_files * (sizeof(sl_file) + sizeof(char *)) +
+                     n_pieces * sizeof(sl_expert_piece) + n_parts * sizeof(sl_part_place) +
+                     extra_bytes + 5 * 64;
+    sl_status st = sl__store_describe(model, shape_of, user, (size_t)bytes, out, err);
+    if (st)
+        return st;
+    sl_store_in_place *in = sl_arena_alloc(&out->arena, sizeof(*in), 64);
+    sl_file *files = sl_arena_alloc(&out->arena, n_files * sizeof(*files), 64);
+    const char **names = sl_arena_alloc(&out->arena, n_files * sizeof(*names), 64);
+    sl_expert_piece *pieces = sl_arena_alloc(&out->arena, n_pieces * sizeof(*pieces), 64);
+    sl_part_place *parts = sl_arena_alloc(&out->arena, n_parts * sizeof(*parts), 64);
+    if (!in || !files || !names || !pieces || !parts) {
+        st = sl_arena_full(&out->arena, (size_t)bytes, err);
+        sl_store_close(out);
+        return st;
+    }
+    in->n_files = n_files;
+    in->files = files;
+    in->names = names;
+    in->pieces = pieces;
+    for (uint32_t i = 0; i < n_files; i++)
+        files[i] = SL_FILE_CLOSED;
+    for (uint32_t i = 0; i < out->n_tensors; i++)
+        out->tensors[i].parts = parts + (size_t)i * SL_TENSOR_PARTS;
+    out->in_place = in;
+    return SL_OK;
+}
+
+static const sl_expert_piece *piece_of(const sl_store *store, uint32_t layer, uint32_t i) {
+    return &store->in_place->pieces[(size_t)layer * SL_EXTENTS_MAX + i];
+}
+
+// Most bytes of the pages around one expert's piece, over all layers and experts.
+static uint64_t piece_span(const sl_store *store, uint32_t i) {
+    uint64_t span = 0;
+    for (uint32_t l = 0; l < store->model.n_layers; l++) {
+        if (store->model.ffn[l] != SL_FFN_MOE)
+            continue;
+        const sl_expert_piece *p = piece_of(store, l, i);
+        bool pages = p->bytes % SL_PAGE == 0 && p->place.at % SL_PAGE == 0;
+        span = SL_MAX(span, SL_ALIGN_UP(p->bytes, SL_PAGE) + (pages ? 0 : SL_PAGE));
+    }
+    return span;
+}
+
+sl_status sl_store_lay_out_slots(sl_store *store, sl_error *err) {
+    sl_expert_layout *e = &store->expert;
+    uint64_t at = 0, bytes = 0;
+    for (uint32_t i = 0; i < store->n_extents; i++) {
+        store->in_place->piece[i].slot_at = at;
+        at += piece_span(store, i);
+        for (uint32_t l = 0; l < store->model.n_layers; l++)
+            bytes += piece_of(store, l, i)->bytes * store->model.moe.n_experts;
+    }
+    // Vectors as f32, behind everything that is read.
+    for (uint32_t i = 0; i < e->n_parts; i++) {
+        e->at[i] = at;
+        at += i >= SL_PART_GATE_BIAS ? e->layout[i].bytes : 0;
+    }
+    e->stride = SL_ALIGN_UP(at, SL_PAGE);
+    if (e->stride > SL_EXPERT_BYTES_MAX)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "an expert of %llu bytes: supported are up to %llu",
+                       (unsigned long long)e->stride, (unsigned long long)SL_EXPERT_BYTES_MAX);
+    store->model_bytes =
+        store->trunk_bytes + store->embed.shape.rows * store->embed.row_bytes + bytes;
+    return SL_OK;
+}
+
 void sl_store_close(sl_store *store) {
     // A zeroed struct has descriptors of 0, which are not ours.
     if (store->arena.base) {
@@ -202,6 +277,8 @@ void sl_store_close(sl_store *store) {
         sl_file_close(&store->text);
         for (uint32_t i = 0; i < store->model.n_layers && store->experts; i++)
             sl_file_close(&store->experts[i]);
+        for (uint32_t i = 0; store->in_place && i < store->in_place->n_files; i++)
+            sl_file_close(&store->in_place->files[i]);
         sl_arena_unmap(&store->arena);
     }
     memset(store, 0, sizeof(*store));
@@ -242,7 +319,18 @@ const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role,
 void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert,
                            sl_expert_place *out) {
     memset(out, 0, sizeof(*out));
-    out->n_extents = 1;
+    out->n_extents = store->n_extents;
+    for (uint32_t i = 0; store->in_place && i < out->n_extents; i++) {
+        const sl_expert_piece *p = piece_of(store, layer, i);
+        uint64_t at = p->place.at + expert * p->bytes, from = at / SL_PAGE * SL_PAGE;
+        out->extents[i] = (sl_extent){.file = p->place.file,
+                                      .skip = (uint32_t)(at - from),
+                                      .offset = from,
+                                      .slot_at = store->in_place->piece[i].slot_at,
+                                      .bytes = SL_ALIGN_UP(at + p->bytes, SL_PAGE) - from};
+    }
+    if (store->in_place)
+        return;
     out->extents[0] = (sl_extent){.file = layer,
                                   .offset = expert * store->expert.stride,
                                   .slot_at = 0,
@@ -250,12 +338,59 @@ void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t exper
 }
 
 const sl_file *sl_store_file(const sl_store *store, uint32_t file) {
-    return &store->experts[file];
+    if (store->in_place)
+        return &store->in_place->files[file];
+    return file == SL_FILE_TRUNK ? &store->trunk : &store->experts[file];
 }
 
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap) {
-    (void)store;
-    (void)snprintf(out, cap, SL_STORE_EXPERT_FILE, file);
+    if (store->in_place)
+        (void)snprintf(out, cap, "%s", store->in_place->names[file]);
+    else if (file == SL_FILE_TRUNK)
+        (void)snprintf(out, cap, SL_STORE_TRUNK);
+    else
+        (void)snprintf(out, cap, SL_STORE_EXPERT_FILE, file);
+}
+
+void sl_store_expert_bind(const sl_store *store, uint32_t layer, uint32_t expert, const void *slot,
+                          sl_matrix parts[SL_PARTS_MAX]) {
+    const sl_expert_layout *l = &store->expert;
+    const uint8_t *base = slot;
+    if (!store->in_place) {
+        sl_expert_bind(l, slot, parts);
+        return;
+    }
+    sl_expert_place place;
+    sl_store_expert_place(store, layer, expert, &place);
+    for (uint32_t i = 0; i < place.n_extents; i++) {
+        const sl_piece_slot *p = &store->in_place->piece[i];
+        sl_matrix *m = &parts[p->part];
+        const uint8_t *at = base + place.extents[i].slot_at + place.extents[i].skip;
+        m->shape = l->shape[p->part];
+        if (p->part >= SL_PART_GATE_BIAS)
+            m->codes = base + l->at[p->part];
+        else
+            *(p->which == 0 ? &m->codes : p->which == 1 ? &m->scales : &m->biases) = at;
+    }
+}
+
+bool sl_store_expert_finish(const sl_store *store, uint32_t layer, uint32_t expert, void *slot) {
+    uint8_t *base = slot;
+    if (!store->in_place)
+        return sl_store_expert_intact(store, layer, expert, slot);
+    if (store->expert.n_parts <= SL_PART_GATE_BIAS)
+        return true;
+    sl_expert_place place;
+    sl_store_expert_place(store, layer, expert, &place);
+    for (uint32_t i = 0; i < place.n_extents; i++) {
+        const sl_piece_slot *p = &store->in_place->piece[i];
+        const uint8_t *from = base + place.extents[i].slot_at + place.extents[i].skip;
+        float *to = (float *)(void *)(base + store->expert.at[p->part]);
+        if (p->part >= SL_PART_GATE_BIAS)
+            for (uint32_t c = 0; c < store->expert.shape[p->part].cols; c++)
+                to[c] = sl__widen(from, p->vector, c);
+    }
+    return true;
 }
 
 bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert,

@@ -30,6 +30,16 @@ typedef struct sl_hash128 {
     uint64_t low, high; /* of XXH3_128bits(); written as 32 hexadecimal digits, high first */
 } sl_hash128;
 
+/* Where a part of a tensor (its codes, scales or biases) begins, when it lies in a checkpoint: of an expert's tensor,
+ * that of expert 0. Its rows follow one another. */
+#define SL_FILE_NONE UINT32_MAX
+#define SL_FILE_TRUNK (UINT32_MAX - 1) /* trunk.bin */
+#define SL_TENSOR_PARTS 3u
+typedef struct sl_part_place {
+    uint32_t file; /* of sl_store_file() */
+    uint64_t at;
+} sl_part_place;
+
 /* One tensor of trunk.bin. Vectors and convolutions are f32 matrices ([1][n], [width][channels]). */
 typedef struct sl_store_tensor {
     sl_role role;
@@ -38,6 +48,9 @@ typedef struct sl_store_tensor {
     sl_matrix_layout layout; /* of the block at `offset` */
     uint64_t offset;         /* in trunk.bin, a multiple of SL_MATRIX_ALIGN */
     sl_hash128 hash;         /* of the layout.bytes bytes at offset */
+    /* [SL_TENSOR_PARTS] in a checkpoint, of file SL_FILE_NONE where the tensor has another form there; NULL in
+     * a store. */
+    const sl_part_place *parts;
 } sl_store_tensor;
 
 /* An expert is one read (SL_READ_BYTES_MAX of io/reader.h). */
@@ -68,12 +81,14 @@ typedef struct sl_expert_layout {
     uint64_t stride;           /* a multiple of SL_PAGE */
 } sl_expert_layout;
 
-/* Where an expert's bytes are: a list of extents that fill a slot. In a store it is one, of `stride`
- * bytes; a checkpoint that is run in place has nine. */
-#define SL_EXTENTS_MAX 9
-#define SL_STORE_EXTENTS 1 /* of an expert in a store */
+/* Where an expert's bytes are: a list of extents that fill a slot, each of whole pages. In a store it is one, of
+ * `stride` bytes. A checkpoint that is run in place has one for each tensor: codes, scales and biases of gate, up and
+ * down, and three vectors where there are some. There, what is wanted lies `skip` bytes behind the extent's
+ * begin. */
+#define SL_EXTENTS_MAX 12
 typedef struct sl_extent {
     uint32_t file;    /* of sl_store_file(): the layer, for the files of a store */
+    uint32_t skip;    /* less than a page */
     uint64_t offset;  /* in the file */
     uint64_t slot_at; /* in the slot */
     uint64_t bytes;
@@ -98,6 +113,31 @@ typedef struct sl_text_part {
     sl_hash128 hash;
 } sl_text_part;
 
+/* A tensor of the experts of a layer in a checkpoint: codes, scales or biases of a matrix, or a vector. */
+typedef struct sl_expert_piece {
+    sl_part_place place; /* of expert 0 */
+    uint64_t bytes;      /* of one expert; they follow one another */
+} sl_expert_piece;
+/* What the i-th piece of every layer is, and where it goes in a slot. */
+typedef struct sl_piece_slot {
+    sl_expert_part part;
+    uint32_t which;   /* 0 codes (or the vector), 1 scales, 2 biases */
+    sl_dtype vector;  /* of a vector, in the file: it is widened behind the reads */
+    uint64_t slot_at; /* whole pages, with room for the pages around the piece */
+} sl_piece_slot;
+
+/* A checkpoint that is used as it was downloaded. Everything lives in the store's arena. */
+typedef struct sl_store_in_place {
+    uint32_t n_files;
+    sl_file *files;
+    const char **names;
+    sl_piece_slot piece[SL_EXTENTS_MAX];
+    sl_expert_piece *pieces;              /* [n_layers][n_extents] */
+    sl_part_place embed[SL_TENSOR_PARTS]; /* of the embedding */
+    uint64_t prepare_bytes; /* of working memory that preparing the trunk takes at least */
+    uint64_t open_bytes;    /* that opening takes before any account is there, at most */
+} sl_store_in_place;
+
 typedef struct sl_store {
     /* The descriptor of the config, with two changes: stop_tokens holds the tokenizer's as well, and
      * tied_head is false, since a store always has a head of its own (a tied one is a copy). */
@@ -105,6 +145,7 @@ typedef struct sl_store {
     uint32_t n_tensors;
     sl_store_tensor *tensors; /* in order of use; not embedding, not experts */
     sl_expert_layout expert;
+    uint32_t n_extents; /* of an expert */
     sl_embed_layout embed;
     sl_text_part tokenizer, chat_template; /* compiled table image; UTF-8 source */
     uint64_t trunk_bytes;                  /* of trunk.bin's tensors, gaps included */
@@ -117,10 +158,11 @@ typedef struct sl_store {
     bool do_sample;
 
     sl_file trunk, embed_file, text;
-    sl_file *experts;          /* [n_layers], closed for layers without experts */
-    sl_hash128 *expert_hashes; /* [n_layers][n_experts], zero for layers without */
-    sl_hash128 sums_hash;      /* of experts.sum, padding included */
-    sl_arena arena;            /* owns what this struct points to: mapped, sized exactly */
+    sl_file *experts;            /* [n_layers], closed for layers without experts */
+    sl_hash128 *expert_hashes;   /* [n_layers][n_experts], zero for layers without */
+    sl_hash128 sums_hash;        /* of experts.sum, padding included */
+    sl_store_in_place *in_place; /* NULL: a store */
+    sl_arena arena;              /* owns what this struct points to: mapped, sized exactly */
     const char *path;
     const char *source;     /* name of the checkpoint folder */
     sl_hash128 source_hash; /* of its files' names, sizes, times and headers, and the options */
@@ -150,6 +192,14 @@ const sl_store_tensor *sl_store_tensor_find(const sl_store *store, sl_role role,
 void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t expert,
                            sl_expert_place *out);
 /* The file of an extent, and its name for messages ("experts/003.bin"). */
+/* Where codes (0), scales (1) or biases (2) of a tensor begin. */
+static inline sl_part_place sl_store_tensor_part(const sl_store_tensor *t, uint32_t part) {
+    if (t->parts)
+        return t->parts[part];
+    const uint64_t at[SL_TENSOR_PARTS] = {t->layout.codes_at, t->layout.scales_at,
+                                          t->layout.biases_at};
+    return (sl_part_place){SL_FILE_TRUNK, t->offset + at[part]};
+}
 const sl_file *sl_store_file(const sl_store *store, uint32_t file);
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap);
 
@@ -157,6 +207,9 @@ void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t 
  * written. The slot is aligned to SL_MATRIX_ALIGN. */
 void sl_expert_bind(const sl_expert_layout *layout, const void *slot,
                     sl_matrix parts[SL_PARTS_MAX]);
+/* Point the parts of an expert into the slot that its extents were read to. */
+void sl_store_expert_bind(const sl_store *store, uint32_t layer, uint32_t expert, const void *slot,
+                          sl_matrix parts[SL_PARTS_MAX]);
 /* Point a matrix of one row into an embedding record, at any address that is a multiple of 16. */
 void sl_embed_bind(const sl_embed_layout *layout, const void *record, sl_matrix *row);
 
@@ -167,6 +220,9 @@ SL_MUST_USE sl_status sl_expert_layout_of(const sl_matrix_shape *shapes, uint32_
 SL_MUST_USE sl_status sl_embed_layout_of(const sl_matrix_shape *shape, sl_embed_layout *out,
                                          sl_error *err);
 
+/* Make a slot ready whose extents were read: compare the record's checksum (false: it has another), or, in place,
+ * where there are no checksums, widen the vectors. Any thread. */
+bool sl_store_expert_finish(const sl_store *store, uint32_t layer, uint32_t expert, void *slot);
 /* True when the expert's record in the slot (stride bytes, padding included) has its checksum. Any thread. */
 bool sl_store_expert_intact(const sl_store *store, uint32_t layer, uint32_t expert,
                             const void *slot);
@@ -185,6 +241,14 @@ typedef sl_status (*sl_store_shape_of)(void *user, const sl_tensor_spec *spec, s
  * SL_ERR_UNSUPPORTED when experts of one layer differ in shape from the others'. */
 SL_MUST_USE sl_status sl_store_describe(const sl_model *model, sl_store_shape_of shape_of,
                                         void *user, sl_store *out, sl_error *err);
+/* The same for a checkpoint that is to be used in place: the arena has room for in_place, which is zeroed, for
+ * n_files files, the pieces of experts, the places of all tensors, and extra_bytes more. */
+SL_MUST_USE sl_status sl_store_describe_in_place(const sl_model *model, sl_store_shape_of shape_of,
+                                                 void *user, uint32_t n_files, uint64_t extra_bytes,
+                                                 sl_store *out, sl_error *err);
+/* Lay out the slots from n_extents, piece[].part, .which and .vector, and pieces. Sets expert.stride and
+ * model_bytes. Errors: SL_ERR_UNSUPPORTED (too large). */
+SL_MUST_USE sl_status sl_store_lay_out_slots(sl_store *store, sl_error *err);
 
 /* Lengths of the files, padding included. */
 uint64_t sl_store_trunk_file_bytes(const sl_store *store);

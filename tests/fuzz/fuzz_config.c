@@ -12,7 +12,7 @@ static void require(bool condition) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const sl_checkpoint_options options = {0, 0};
+    const sl_checkpoint_options options = {0};
     sl_store store;
     sl_error err;
     if (size > (size_t)256 << 10)

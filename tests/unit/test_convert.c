@@ -572,7 +572,7 @@ static void quantization_sections_are_checked(void **state) {
     convert_fails(golden("qwen3_5_moe-mlx4"), dst, &params, SL_ERR_ARGUMENT, "quantized already");
     params.options.bits = 7;
     convert_fails(golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "7 bits");
-    params.options = (sl_checkpoint_options){4, 48};
+    params.options = (sl_checkpoint_options){.bits = 4, .group = 48};
     convert_fails(golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "group of 48");
     // The files count: a config that claims other bits is noted.
     convert_ok(edited_golden("claims", "\"bits\": 4", "\"bits\": 5"), dst, NULL);
@@ -744,7 +744,7 @@ static void describing_equals_converting(void **state) {
         "mixtral-mlx4",    "glm4_moe",         "glm4_moe-mlx4",    "lfm2_moe",
         "lfm2_moe-mlx4",   "gpt_oss"};
     for (size_t i = 0; i < SL_COUNT(names); i++) {
-        const sl_checkpoint_options options = {0, 0};
+        const sl_checkpoint_options options = {0};
         sl_checkpoint ck;
         sl_store real, from_files, from_config;
         sl_buf said;

@@ -564,7 +564,7 @@ static void the_rest_of_mxfp4_can_be_quantized(void **state) {
     assert_int_equal(sl_config_describe(config, n, &params.options, &planned, &err), SL_OK);
     assert_int_equal(planned.model_bytes, s.model_bytes);
     sl_store_close(&planned);
-    const sl_checkpoint_options none = {0, 0};
+    const sl_checkpoint_options none = {0};
     assert_int_equal(sl_config_describe(config, n, &none, &planned, &err), SL_OK);
     assert_true(planned.model_bytes > s.model_bytes);
     assert_int_equal(planned.embed.shape.dtype, SL_DTYPE_BF16);

@@ -37,7 +37,7 @@ static sl_store demo, big;
 
 static void describe(const char *text, size_t len, sl_store *out) {
     sl_error err;
-    sl_checkpoint_options options = {0, 0};
+    sl_checkpoint_options options = {0};
     demo_check(sl_config_describe(text, len, &options, out, &err), &err);
     // What a conversion adds.
     out->tokenizer.bytes = (uint64_t)out->model.n_vocab * 24;
@@ -384,7 +384,7 @@ static void largest_config(void **state) {
         sl_store store;
         sl_error err;
         sl_plan_result r;
-        sl_checkpoint_options options = {0, 0};
+        sl_checkpoint_options options = {0};
         demo_check(sl_config_describe(one, strlen(one), &options, &store, &err), &err);
         sl_plan_input in = input_of(&store, UINT64_MAX / 2);
         in.n_ctx = store.model.n_ctx_max;
