@@ -115,6 +115,10 @@ typedef struct sl_plan_info {
     uint64_t trunk_streamed_bytes; /* read again for every token of an answer */
     uint64_t token_read_bytes_low, token_read_bytes_high; /* expert and trunk reads of one token */
     uint64_t drive_bytes_per_second; /* measured at record size; 0: not measured */
+    /* The model is a checkpoint that is used as it was downloaded, without checksums. Opening it takes open_bytes for a
+     * moment, before the accounts are there; smallest_bytes is no less. */
+    bool in_place;
+    uint64_t open_bytes;
     double tokens_per_second_low,
         tokens_per_second_high; /* reads alone at that speed; 0: unknown */
     bool fits;
@@ -127,7 +131,7 @@ typedef struct sl_plan_info {
 SL_PUBLIC sl_status sl_plan(const char *model, const sl_engine_options *options, bool probe,
                             sl_plan_info *out, sl_error *err);
 
-/* Open a store. Everything the engine will ever hold is reserved and faulted in here; what does not fit
+/* Open a store, or a checkpoint in place (sl_model_runs_in_place()). Everything the engine will ever hold is reserved and faulted in here; what does not fit
  * is refused with SL_ERR_BUDGET before anything is touched. progress may be NULL.
  * Errors: SL_ERR_MISSING (no store there), SL_ERR_CORRUPT, SL_ERR_BUDGET, SL_ERR_UNSUPPORTED (also:
  * direct I/O is not true here and buffered is false), SL_ERR_IO, SL_ERR_MEMORY. */
@@ -308,6 +312,9 @@ typedef enum sl_model_kind {
     SL_MODEL_OTHER,      /* recognised and not supported (GGUF, PyTorch pickles, ...) */
 } sl_model_kind;
 SL_PUBLIC sl_model_kind sl_model_kind_of(const char *path);
+/* Can a checkpoint folder be opened by sl_engine_open() as it is? Errors: SL_ERR_UNSUPPORTED (it has to be converted: the
+ * message says why), and those of reading it. */
+SL_PUBLIC sl_status sl_model_runs_in_place(const char *path, sl_error *err);
 
 typedef struct sl_convert_options {
     uint32_t bits;  /* codes of unquantized weights: 2, 3, 4, 5, 6, 8; 0: 4 */

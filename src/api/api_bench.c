@@ -9,13 +9,13 @@
 
 sl_status sl_model_uncache(const char *path, uint64_t *cached_bytes, sl_error *err) {
     sl_store store;
-    sl_status st = sl_store_open(path, SL_DIRECT_PREFERRED, &store, err);
+    char drive_file[SL_PATH_MAX];
+    sl_status st = sl__api_describe(path, &store, drive_file, err);
     *cached_bytes = 0;
     if (st)
         return st;
-    const sl_file *files[] = {&store.trunk, &store.embed_file, &store.text};
-    for (uint32_t i = 0; i < SL_COUNT(files) + store.model.n_layers && !st; i++) {
-        const sl_file *f = i < SL_COUNT(files) ? files[i] : &store.experts[i - SL_COUNT(files)];
+    for (uint32_t i = 0; i < sl_store_n_files(&store) && !st; i++) {
+        const sl_file *f = sl_store_each_file(&store, i);
         if (f->fd >= 0)
             st = sl_file_drop_cache(f->fd, err);
     }

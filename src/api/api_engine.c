@@ -84,6 +84,8 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_i
     out->ring_slots = p->ring_slots;
     out->n_tensors_streamed = p->n_streamed;
     out->trunk_streamed_bytes = p->streamed_bytes;
+    out->in_place = store->in_place != NULL;
+    out->open_bytes = p->open_bytes;
     out->token_read_bytes_low = p->token_read_bytes_low;
     out->token_read_bytes_high = p->token_read_bytes_high;
 }
@@ -270,12 +272,9 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
 }
 
 sl_status sl__api_cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
-    const sl_file *files[] = {&store->trunk, &store->embed_file, &store->text};
-    const uint32_t n_own = store->in_place ? 0 : SL_COUNT(files),
-                   n = store->in_place ? store->in_place->n_files : n_own + store->model.n_layers;
     *out = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const sl_file *f = i < n_own ? files[i] : sl_store_file(store, i - n_own);
+    for (uint32_t i = 0; i < sl_store_n_files(store); i++) {
+        const sl_file *f = sl_store_each_file(store, i);
         uint64_t bytes = 0;
         sl_status st = f->fd >= 0 ? sl_file_cached_bytes(f, &bytes, err) : SL_OK;
         if (st == SL_ERR_UNSUPPORTED) {

@@ -6,6 +6,7 @@
 #include "api/internal.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "checkpoint/in_place.h"
 #include "convert/convert.h"
 #include "convert/journal.h"
 #include "store/verify.h"
@@ -119,6 +120,22 @@ sl_model_kind sl_model_kind_of(const char *path) {
     if (safetensors && has_file(path, "config.json"))
         return SL_MODEL_CHECKPOINT;
     return foreign ? SL_MODEL_OTHER : SL_MODEL_NONE;
+}
+
+sl_status sl_model_runs_in_place(const char *path, sl_error *err) {
+    const sl_checkpoint_options options = {.frugal = true};
+    sl_checkpoint ck;
+    sl_buf notes;
+    uint32_t n_reads;
+    sl_buf_init(&notes);
+    sl_status st = sl_checkpoint_open(path, &options, &notes, &ck, err);
+    if (st == SL_OK) {
+        st = sl_in_place_check(&ck, &n_reads, err);
+        sl_checkpoint_close(&ck);
+    }
+    sl_buf_deinit(&notes);
+    sl_mem_trim();
+    return st;
 }
 
 /* ---- remove -------------------------------------------------------------------------------------- */

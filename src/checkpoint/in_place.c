@@ -195,8 +195,8 @@ static sl_status shape_of(void *user, const sl_tensor_spec *spec, sl_matrix_shap
     return st;
 }
 
-static sl_status fill(sl_checkpoint *ck, sl_store_direct direct, sl_store *store, sl_in_place *out,
-                      sl_error *err) {
+// Numbers and places, no file.
+static sl_status describe(sl_checkpoint *ck, sl_store *store, sl_in_place *out, sl_error *err) {
     uint32_t n_specs = sl_model_tensors(&ck->model);
     uint64_t extra = n_specs * (sizeof(sl_matrix_source) + SL_NAME_BYTES) + ck->file_names.len + 64;
     sl_status st =
@@ -207,7 +207,22 @@ static sl_status fill(sl_checkpoint *ck, sl_store_direct direct, sl_store *store
     out->sources = sl_arena_alloc(&store->arena, store->n_tensors * sizeof(*out->sources), 64);
     if (!out->sources)
         return sl_arena_full(&store->arena, store->n_tensors * sizeof(*out->sources), err);
-    if ((st = find_places(ck, store, out, err)) || (st = keep_names(ck, store, out, err)) ||
+    return find_places(ck, store, out, err);
+}
+
+sl_status sl_in_place_check(sl_checkpoint *ck, uint32_t *n_reads, sl_error *err) {
+    sl_store store = {0};
+    sl_in_place in = {0};
+    sl_status st = describe(ck, &store, &in, err);
+    *n_reads = store.n_extents;
+    sl_store_close(&store);
+    return st;
+}
+
+static sl_status fill(sl_checkpoint *ck, sl_store_direct direct, sl_store *store, sl_in_place *out,
+                      sl_error *err) {
+    sl_status st;
+    if ((st = describe(ck, store, out, err)) || (st = keep_names(ck, store, out, err)) ||
         (st = read_sampling(ck, store, err)))
         return st;
     st = open_all(ck, store, true, err);

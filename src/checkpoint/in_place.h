@@ -26,6 +26,9 @@ typedef struct sl_in_place {
     void *user;
 } sl_in_place;
 
+/* Can this checkpoint be used in place? *n_reads receives the reads of an expert. Errors: SL_ERR_UNSUPPORTED says why not. */
+SL_MUST_USE sl_status sl_in_place_check(sl_checkpoint *ck, uint32_t *n_reads, sl_error *err);
+
 /* Open a checkpoint folder. *store gets sizes, places, files and sampling defaults; release both. Temporary memory
  * (in_place->open_bytes at most) is returned before this ends.
  * Errors: those of sl_checkpoint_open(); SL_ERR_UNSUPPORTED: it has to be converted, the message says why, or there is

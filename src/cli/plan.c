@@ -28,6 +28,8 @@ static void print_json(cli *c, const sl_plan_info *p, const sl_error *err) {
     cli_json_uint(&json, "trunk_streamed_bytes", p->trunk_streamed_bytes);
     cli_json_uint(&json, "token_read_bytes_low", p->token_read_bytes_low);
     cli_json_uint(&json, "token_read_bytes_high", p->token_read_bytes_high);
+    cli_json_bool(&json, "in_place", p->in_place);
+    cli_json_uint(&json, "open_bytes", p->open_bytes);
     cli_json_uint(&json, "drive_bytes_per_second", p->drive_bytes_per_second);
     cli_json_real(&json, "tokens_per_second_low", p->tokens_per_second_low);
     cli_json_real(&json, "tokens_per_second_high", p->tokens_per_second_high);
@@ -94,6 +96,12 @@ static void print_facts(cli_out *out, const sl_plan_info *p) {
         }
         cli_puts(out, "\n");
     }
+    if (p->in_place)
+        cli_print(
+            out,
+            "In place   no checksums: read from the checkpoint as downloaded; opening takes %s "
+            "for a moment\n",
+            cli_bytes(a, p->open_bytes));
     cli_print(out, "Runs with  context %u of %u, %u thread%s, prompts %u tokens at a time\n",
               p->n_ctx, p->n_ctx_model, p->n_threads, p->n_threads == 1 ? "" : "s", p->chunk);
 }

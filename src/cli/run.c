@@ -280,7 +280,8 @@ static int find_store(cli *c, char path[CLI_PATH_MAX]) {
     case SL_MODEL_STORE:
         return CLI_EXIT_OK;
     case SL_MODEL_CHECKPOINT:
-        return convert_first(c, path);
+        // Whatever else is wrong with it, converting or opening tells.
+        return sl_model_runs_in_place(path, NULL) == SL_OK ? CLI_EXIT_OK : convert_first(c, path);
     case SL_MODEL_CONFIG:
         return cli_fail(
             c, CLI_EXIT_MODEL, "unsupported",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "checkpoint/form.h"
+#include "checkpoint/in_place.h"
 #include "checkpoint/texts.h"
 #include "convert/journal.h"
 #include "store/store_write.h"
@@ -513,6 +514,13 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
         sl_model_ffn_count(&c->store.model, SL_FFN_MOE) * c->store.model.moe.n_experts;
     if ((st = sl_checkpoint_texts_read(&c->ck, &c->store, &c->texts, err)))
         return st;
+    uint32_t n_reads;
+    if (sl_in_place_check(&c->ck, &n_reads, NULL) == SL_OK)
+        sl_buf_printf(
+            &c->out->notes,
+            "the checkpoint runs as it is, too; converted, an expert is one read instead of "
+            "%u, and everything has checksums\n",
+            n_reads);
     c->out->has_tokenizer = c->texts.tokenizer.len > 0;
     c->out->has_template = c->texts.chat_template.len > 0;
     if ((st = take_memory(c, err)) || (st = take_up(c, err)))

@@ -378,7 +378,10 @@ static void check(sl_experts *x, const uint32_t *ready, uint32_t n) {
             unchecked[n_unchecked++] = ready[i];
     }
     check_job j = {x, unchecked};
-    if (n_unchecked)
+    // In place there is nothing to compare: waking threads would take longer than what there is to do.
+    for (uint32_t i = 0; i < n_unchecked && x->store->in_place; i++)
+        check_part(&j, i, 0);
+    if (n_unchecked && !x->store->in_place)
         sl_pool_run(x->pool, n_unchecked, check_part, &j);
 }
 

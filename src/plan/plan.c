@@ -211,9 +211,8 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
             page_up(client);
     }
     a[SL_ACCOUNT_RESERVE] = in->n_cpus * SL_RESERVE_BYTES_PER_CPU;
-    const uint64_t n_files = store->in_place ? store->in_place->n_files : m->n_layers + 3;
-    a[SL_ACCOUNT_KERNEL] =
-        page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes + n_files * SL_KERNEL_BYTES_PER_FILE);
+    a[SL_ACCOUNT_KERNEL] = page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes +
+                                   sl_store_n_files(store) * SL_KERNEL_BYTES_PER_FILE);
     r->kernel_fixed_bytes = a[SL_ACCOUNT_KERNEL];
     uint64_t others = account_sum(r) - a[SL_ACCOUNT_RESERVE];
     a[SL_ACCOUNT_KERNEL] += page_tables(others);
@@ -245,6 +244,16 @@ static void describe_bytes(sl_buf *b, uint64_t bytes) {
         sl_buf_printf(b, "%llu KiB", (unsigned long long)((bytes + SL_KIB - 1) / SL_KIB));
 }
 
+/* What is there before the accounts are, when a checkpoint is opened in place: tokenizer and tables, and what making them
+ * takes. */
+static uint64_t open_peak(const sl_plan_input *in, const sl_plan_result *r) {
+    const sl_store *s = in->store;
+    if (!s->in_place)
+        return 0;
+    return page_up(s->in_place->open_bytes + s->arena.used + in->engine_bytes) +
+           r->account[SL_ACCOUNT_CODE] + r->account[SL_ACCOUNT_RESERVE] + r->kernel_fixed_bytes;
+}
+
 static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan_result *r,
                         sl_error *err) {
     char text[SL_ERROR_MESSAGE_MAX];
@@ -266,6 +275,11 @@ static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan
         told[best] = true;
         sl_buf_printf(&b, "%s %s ", n ? "," : "", accounts[best].name);
         describe_bytes(&b, r->account[best]);
+    }
+    if (r->open_bytes == r->smallest_bytes) {
+        sl_buf_add_text(&b, ". Opening the checkpoint in place takes ");
+        describe_bytes(&b, r->open_bytes);
+        sl_buf_add_text(&b, " for a moment; a converted model does not");
     }
     // The largest context, in steps of a power of two, that fits.
     choice c = smallest_choice(in, sums);
@@ -406,6 +420,8 @@ sl_status sl_plan_solve(const sl_plan_input *in, sl_plan_result *r, uint8_t *res
     choice c = smallest_choice(in, &sums);
     r->budget_bytes = in->budget_bytes;
     uint64_t smallest = page_up(fill(in, in->n_ctx, &c, r));
+    r->open_bytes = open_peak(in, r);
+    smallest = SL_MAX(smallest, r->open_bytes);
     r->smallest_bytes = smallest;
     if (in->budget_bytes < smallest)
         return refuse(in, &sums, r, err);

@@ -58,6 +58,8 @@ typedef struct sl_plan_result {
     uint64_t streamed_bytes; /* read for trunk and head for every token or chunk, in whole pages */
     uint64_t token_read_bytes_low, token_read_bytes_high;
     uint64_t kernel_fixed_bytes; /* the kernel account without page tables */
+    uint64_t
+        open_bytes; /* peak of opening a checkpoint in place, before the accounts are there; 0: a store */
 } sl_plan_result;
 
 /* Solve. resident [store->n_tensors] receives 1 for every tensor that is kept in memory; it may be NULL.

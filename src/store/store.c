@@ -343,6 +343,17 @@ const sl_file *sl_store_file(const sl_store *store, uint32_t file) {
     return file == SL_FILE_TRUNK ? &store->trunk : &store->experts[file];
 }
 
+uint32_t sl_store_n_files(const sl_store *store) {
+    return store->in_place ? store->in_place->n_files : store->model.n_layers + 3;
+}
+
+const sl_file *sl_store_each_file(const sl_store *store, uint32_t i) {
+    const sl_file *others[] = {&store->trunk, &store->embed_file, &store->text};
+    if (!store->in_place && i >= store->model.n_layers)
+        return others[i - store->model.n_layers];
+    return sl_store_file(store, i);
+}
+
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap) {
     if (store->in_place)
         (void)snprintf(out, cap, "%s", store->in_place->names[file]);

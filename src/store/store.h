@@ -201,6 +201,9 @@ static inline sl_part_place sl_store_tensor_part(const sl_store_tensor *t, uint3
     return (sl_part_place){SL_FILE_TRUNK, t->offset + at[part]};
 }
 const sl_file *sl_store_file(const sl_store *store, uint32_t file);
+/* All files, in any order; some may be closed. */
+uint32_t sl_store_n_files(const sl_store *store);
+const sl_file *sl_store_each_file(const sl_store *store, uint32_t i);
 void sl_store_file_name(const sl_store *store, uint32_t file, char *out, size_t cap);
 
 /* Point the parts into a slot that holds the expert's bytes; parts that the layout does not have are not

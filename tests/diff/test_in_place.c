@@ -14,8 +14,8 @@
 #include "helpers/trace.h"
 
 #define CTX 256
-#define N_TOKENS 150
-#define STEPS 8u
+#define N_TOKENS 80
+#define STEPS 6u
 
 static uint32_t tokens[N_TOKENS];
 static trace reference, other;
@@ -54,7 +54,7 @@ static void same_bits(void **state) {
         o = options_of(threads[i % 3], chunks[i % 5], trace_io(checkpoint, i));
         uint64_t smallest = trace_smallest(checkpoint, &o), largest = trace_largest(checkpoint, &o);
         // More steps at the small end, where things differ.
-        o.mem_bytes = smallest + (largest - smallest) * i * i * i / (STEPS * STEPS * STEPS);
+        o.mem_bytes = smallest + (largest - smallest) * i * i / (STEPS * STEPS);
         char what[200];
         (void)snprintf(what, sizeof(what), "%s: %llu bytes, %u threads, chunk %u, io %d", name,
                        (unsigned long long)o.mem_bytes, o.n_threads, o.chunk, (int)o.io);
@@ -67,8 +67,8 @@ static void same_bits(void **state) {
         if (i == 0)
             assert_true(other.plan.n_tensors_streamed > 0 && other.trunk_read_bytes > 0);
     }
-    assert_true(n_streaming >= 2);
-    assert_true(n_partly_hot >= 3);
+    assert_true(n_streaming >= 1);
+    assert_true(n_partly_hot >= 2);
     assert_int_equal(other.plan.hot_slots, other.plan.n_experts_total);
 }
 

@@ -59,6 +59,10 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+sl_status sl_model_runs_in_place(const char *path, sl_error *err) {
+    return sl_fail(err, SL_ERR_UNSUPPORTED, "'%s' has to be converted", path);
+}
+
 sl_model_kind sl_model_kind_of(const char *path) {
     struct stat s;
     if (stat(path, &s) != 0)
