@@ -160,6 +160,7 @@ def test_json_is_one_object_on_one_line(cli):
     assert (o["text"], o["reasoning"], o["tool_calls"], o["finish"]) == ("thought", "hm", [], "stop")
     assert o["tokens"] == list(b"hmthought") and o["prompt_tokens"] > 0 and o["seed"] == 2**64 - 1
     assert set(o) == {"text", "reasoning", "tool_calls", "tokens", "prompt_tokens", "finish", "seconds", "hits", "reads",
+                      "guess_reads", "guesses_used",
                       "read_bytes", "mem_bytes", "peak_bytes", "seed"}
     assert set(o["seconds"]) == {"open", "prefill", "decode"}
     o = json.loads(cli("run", "demo", "tool", "--json").stdout)
@@ -453,7 +454,7 @@ def test_bash_completion(cli, home, program):
                               env={**os.environ, "SLUICE_HOME": str(home), "PATH": f"{home}:{os.environ['PATH']}"}
                               ).stdout.split()
 
-    assert complete("sluice", "t") == ["tokenize", "template"]
+    assert complete("sluice", "t") == ["trace", "tokenize", "template"]
     assert complete("sluice", "run", "demo", "--te") == ["--temp"]
     assert complete("sluice", "run", "demo", "--think", "") == ["on", "off"]
     assert complete("sluice", "run", "de")[0] == "demo"
