@@ -320,6 +320,9 @@ typedef struct sl_convert_options {
     uint32_t bits;  /* codes of unquantized weights: 2, 3, 4, 5, 6, 8; 0: 4 */
     uint32_t group; /* 32, 64, 128; 0: 64 */
     bool force;     /* replace an existing destination (a store of ours only) */
+    /* Take no second copy: what is converted is given back to the drive, and the checkpoint's tensor files are removed in
+     * the end. A run that is stopped goes on by the same call, and by nothing else. Not with force. */
+    bool move;
 } sl_convert_options;
 SL_PUBLIC void sl_convert_options_init(sl_convert_options *options);
 

@@ -229,7 +229,8 @@ static bool report_convert(void *user, uint64_t done, uint64_t total) {
 sl_status sl_convert(const char *src, const char *dst, const sl_convert_options *options,
                      const sl_progress *progress, sl_convert_report *report, sl_error *err) {
     sl_convert_params params = {
-        .options = {options->bits, options->group},
+        .options = {.bits = options->bits, .group = options->group},
+        .move = options->move,
         .force = options->force,
         .report = progress && progress->report ? report_convert : NULL,
         .user = (void *)progress,

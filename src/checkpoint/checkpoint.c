@@ -360,6 +360,7 @@ sl_status sl_checkpoint_open(const char *path, const sl_checkpoint_options *opti
     memset(ck, 0, sizeof(*ck));
     ck->notes = notes;
     ck->asked = options->bits || options->group;
+    ck->moving = options->moving;
     sl_buf_init(&ck->config);
     sl_buf_init(&ck->generation);
     sl_buf_init(&ck->file_names);

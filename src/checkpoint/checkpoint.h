@@ -18,9 +18,15 @@
 #include "model/model.h"
 #include "store/store.h"
 
+/* Stands in a checkpoint folder of which parts were given back to the drive (convert/move.h): it is a checkpoint for
+ * the conversion that moves it, and for nobody else. */
+#define SL_MOVE_MARK "sluice-move"
+
 typedef struct sl_checkpoint_options {
     uint32_t bits, group; /* of weights that are not quantized yet; 0: 4 and 64 */
-    bool frugal;          /* a few hundred KiB for reading ahead: little is read */
+    bool
+        moving; /* for the conversion that moves it: times, which change, are no part of the fingerprint */
+    bool frugal; /* a few hundred KiB for reading ahead: little is read */
 } sl_checkpoint_options;
 
 typedef struct sl_checkpoint {
@@ -34,9 +40,10 @@ typedef struct sl_checkpoint {
     sl_file *opened;    /* [n_files], opened when first read */
     sl_ahead ahead;     /* of the files that are open for direct I/O */
     const char *prefix, *head_prefix;
-    bool mlx;                   /* layout */
-    bool affine, mxfp4;         /* some weights have codes of this kind, which are kept */
-    bool asked;                 /* for bits or a group */
+    bool mlx;           /* layout */
+    bool affine, mxfp4; /* some weights have codes of this kind, which are kept */
+    bool asked;         /* for bits or a group */
+    bool moving;
     bool keeps_dense;           /* dense weights stay so: others are quantized, and nobody asked */
     bool tied;                  /* the head is the embedding */
     uint32_t bits, group;       /* of dense and FP8 weights that become quantized */

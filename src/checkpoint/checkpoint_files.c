@@ -181,7 +181,7 @@ static sl_status read_header(sl_checkpoint *ck, uint32_t i, sl_buf *marks, sl_er
         goto done;
     sl_hash128 hash = sl_hash(text, (size_t)len);
     sl_buf_printf(marks, "%s %llu %lld %016llx%016llx\n", ck->files[i],
-                  (unsigned long long)info.bytes, (long long)info.mtime_ns,
+                  (unsigned long long)info.bytes, ck->moving ? 0 : (long long)info.mtime_ns,
                   (unsigned long long)hash.high, (unsigned long long)hash.low);
     ck->bytes += file->bytes;
     ck->header_bytes = SL_MAX(ck->header_bytes, len);
@@ -215,8 +215,18 @@ static sl_status mark_small_files(const sl_checkpoint *ck, sl_buf *marks, sl_err
 sl_status sl__checkpoint_files(sl_checkpoint *ck, sl_error *err) {
     sl_buf marks;
     sl_buf_init(&marks);
-    sl_status st = list_files(ck, err);
-    if (st)
+    sl_path_info mark;
+    char path[SL_PATH_MAX];
+    sl_status st = sl_path_join(ck->path, SL_MOVE_MARK, path, sizeof(path), err);
+    if (st || (st = sl_path_stat(path, &mark, err)))
+        goto done;
+    if (mark.kind != SL_PATH_NONE && !ck->moving) {
+        st = sl_fail(err, SL_ERR_STATE,
+                     "parts of it are gone: `sluice convert --move` was stopped while it moved the "
+                     "checkpoint; the same command goes on");
+        goto done;
+    }
+    if ((st = list_files(ck, err)))
         goto done;
     ck->files = sl_mem_calloc(ck->n_files, sizeof(*ck->files));
     ck->opened = sl_mem_calloc(ck->n_files, sizeof(*ck->opened));

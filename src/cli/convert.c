@@ -139,6 +139,14 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
     return CLI_EXIT_OK;
 }
 
+// The source is destroyed: nobody may be surprised.
+static bool confirm_move(cli *c, const char *src, const char *dst) {
+    char question[2 * CLI_PATH_MAX + 128];
+    snprintf(question, sizeof(question),
+             "Move '%s' to '%s'? Its weights are removed as they are converted.", src, dst);
+    return cli_given(c, CLI_YES) || cli_confirm(c, question);
+}
+
 int cli_convert(cli *c) {
     char dst[CLI_PATH_MAX], quoted[CLI_PATH_MAX];
     int exit_code;
@@ -152,6 +160,9 @@ int cli_convert(cli *c) {
         options.group = group[0] == '3' ? 32 : group[0] == '6' ? 64 : 128;
     }
     options.force = cli_given(c, CLI_FORCE);
+    options.move = cli_given(c, CLI_MOVE);
+    if (options.move && options.force)
+        return cli_usage_error(c, "--move replaces nothing: leave --force out");
     if (c->args.n_positional == 2) {
         if (!cli_model_path(c, c->args.positional[1], false, dst, &exit_code))
             return exit_code;
@@ -170,6 +181,10 @@ int cli_convert(cli *c) {
                         "'%s' is converted already: 'sluice run %s' runs it", src,
                         cli_quoted(src, quoted, sizeof(quoted)));
     default:
+        if (options.move && !confirm_move(c, src, dst))
+            return cli_signal() ? CLI_EXIT_SIGNAL + cli_signal()
+                                : cli_fail(c, CLI_EXIT_USAGE, "usage",
+                                           "--move destroys the checkpoint: say --yes");
         return cli_convert_paths(c, src, dst, &options);
     }
 }

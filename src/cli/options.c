@@ -207,7 +207,11 @@ const cli_option cli_options[] = {
      "Weights that share a scale: 32, 64 or 128. Default: 64."},
     {CLI_FORCE, "force", 0, false, CLI_KIND_FLAG, V(CLI_CONVERT), NULL, NULL, 0, 0,
      "Replace a model that is there already."},
-    {CLI_YES, "yes", 0, false, CLI_KIND_FLAG, V(CLI_RM), NULL, NULL, 0, 0, "Do not ask."},
+    {CLI_MOVE, "move", 0, false, CLI_KIND_FLAG, V(CLI_CONVERT), NULL, NULL, 0, 0,
+     "Take no second copy: the checkpoint's weights are given back to the drive while they are "
+     "converted, and are gone in the end. Asks first; the same command goes on after a stop."},
+    {CLI_YES, "yes", 0, false, CLI_KIND_FLAG, V(CLI_RM) | V(CLI_CONVERT), NULL, NULL, 0, 0,
+     "Do not ask."},
     {CLI_NAMES, "names", 0, false, CLI_KIND_FLAG, V(CLI_LS), NULL, NULL, 0, 0,
      "Names alone, one a line, without unfinished ones."},
     {CLI_TOKENS, "tokens", 0, false, CLI_KIND_FILE, V(CLI_LOGITS), "FILE", NULL, 0, 0,

@@ -60,6 +60,7 @@ typedef enum cli_option_id {
     CLI_BITS,
     CLI_GROUP,
     CLI_FORCE,
+    CLI_MOVE,
     CLI_YES,
     CLI_NAMES,
     CLI_TOKENS,

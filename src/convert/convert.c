@@ -8,6 +8,7 @@
 #include "checkpoint/in_place.h"
 #include "checkpoint/texts.h"
 #include "convert/journal.h"
+#include "convert/move.h"
 #include "store/store_write.h"
 
 #define WINDOW_BYTES ((size_t)32 << 20)
@@ -254,6 +255,16 @@ static sl_status make_embedding(conversion *c, sl_error *err) {
     return sl_journal_add(&c->journal, "embed", &embed->hash, 1, err);
 }
 
+// Names of files and folders so far, on the drive.
+static sl_status sync_names(const conversion *c, sl_error *err) {
+    char path[SL_PATH_MAX];
+    sl_status st;
+    if ((st = sl_path_join(c->partial, SL_STORE_EXPERTS, path, sizeof(path), err)) ||
+        (st = sl_folder_sync(path, err)) || (st = sl_folder_sync(c->partial, err)))
+        return st;
+    return sl_folder_sync(c->parent, err);
+}
+
 static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
     const sl_expert_layout *l = &c->store.expert;
     uint32_t n_experts = c->store.model.moe.n_experts;
@@ -264,6 +275,12 @@ static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
     sl_store_file_name(&c->store, layer, file, sizeof(file));
     (void)snprintf(unit, sizeof(unit), "layer-%u", layer);
     sl_status st = unit_done(c, unit, file, bytes, hashes, n_experts, &done, err);
+    if (st == SL_OK && !done && c->params->move &&
+        sl_journal_find(&c->journal, unit, hashes, n_experts))
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "'%.150s/%s' is not as it was left, and what it was made from is given back "
+                       "already",
+                       c->partial, file);
     if (st || (!done && (st = sl_store_file_begin(&c->writer, file, err))))
         return st;
     for (uint32_t e = 0; e < n_experts; e++) {
@@ -281,11 +298,11 @@ static sl_status make_layer(conversion *c, uint32_t layer, sl_error *err) {
         if (!done && (st = sl_store_block_end(&c->writer, &hashes[e], err)))
             return st;
     }
-    if (done)
-        return SL_OK;
-    if ((st = sl_store_file_end(&c->writer, bytes, err)))
+    if (!done && ((st = sl_store_file_end(&c->writer, bytes, err)) ||
+                  (c->params->move && (st = sync_names(c, err))) ||
+                  (st = sl_journal_add(&c->journal, unit, hashes, n_experts, err))))
         return st;
-    return sl_journal_add(&c->journal, unit, hashes, n_experts, err);
+    return c->params->move ? sl__move_give_back(&c->ck, layer, err) : SL_OK;
 }
 
 // A part of a file that is in memory already.
@@ -378,13 +395,27 @@ static sl_status take_up(conversion *c, sl_error *err) {
     if ((st = claim_partial(c, err)) || (st = sl_journal_open(c->partial, &c->journal, err)) ||
         (st = sl_path_join(c->partial, SL_STORE_MANIFEST, manifest, sizeof(manifest), err)))
         return st;
-    bool named = sl_journal_find(&c->journal, "source", &source, 1);
+    bool named = sl_journal_find(&c->journal, "source", &source, 1), marked;
+    sl_hash128 moved;
+    if (sl_journal_find(&c->journal, "move", &moved, 1) &&
+        (!c->params->move || !sl_hash_equal(moved, c->ck.fingerprint)))
+        return sl_fail(
+            err, SL_ERR_STATE,
+            "'%.200s' holds what was moved from another checkpoint, the only copy of it: "
+            "`sluice convert --move` with that checkpoint goes on",
+            c->partial);
     if (named && sl_hash_equal(source, c->ck.fingerprint))
         return SL_OK;
     if (!named && is_complete(c)) {
         c->out->resumed = c->complete = true;
         return SL_OK;
     }
+    if ((st = sl__move_is_marked(c->ck.path, &marked, err)))
+        return st;
+    if (marked)
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "parts of the checkpoint were moved to a conversion that is not at '%.200s'",
+                       c->partial);
     if (named)
         sl_buf_add_text(
             &c->out->notes,
@@ -400,11 +431,19 @@ static sl_status check_space(conversion *c, sl_error *err) {
     sl_status st;
     uint64_t room = 0, have = 0;
     const sl_store *s = &c->store;
+    // What is moved on one drive takes the room of what it was made from, a layer later.
+    sl_path_info from, to;
+    if ((st = sl_path_stat(c->ck.path, &from, err)) || (st = sl_path_stat(c->partial, &to, err)))
+        return st;
+    const bool takes_room = !c->params->move || from.device != to.device;
+    uint64_t n_layers = sl_model_ffn_count(&s->model, SL_FFN_MOE);
+    if (!takes_room)
+        n_layers = SL_MIN(n_layers, 2);
     uint64_t needed = sl_store_trunk_file_bytes(s) + sl_store_embed_file_bytes(s) +
-                      sl_store_sums_file_bytes(s) +
-                      sl_model_ffn_count(&s->model, SL_FFN_MOE) * sl_store_expert_file_bytes(s) +
+                      sl_store_sums_file_bytes(s) + n_layers * sl_store_expert_file_bytes(s) +
                       c->texts.tokenizer.len + c->texts.chat_template.len + 2 * SL_PAGE;
-    c->out->store_bytes = needed;
+    c->out->store_bytes = needed + (sl_model_ffn_count(&s->model, SL_FFN_MOE) - n_layers) *
+                                       sl_store_expert_file_bytes(s);
     for (uint32_t i = 0; i < s->model.n_layers + 2; i++) {
         char name[32], path[SL_PATH_MAX];
         sl_path_info info;
@@ -416,7 +455,7 @@ static sl_status check_space(conversion *c, sl_error *err) {
         if ((st = sl_path_join(c->partial, name, path, sizeof(path), err)) ||
             (st = sl_path_stat(path, &info, err)))
             return st;
-        have += info.bytes;
+        have += takes_room || i >= s->model.n_layers ? info.bytes : 0;
     }
     if ((st = sl_path_free_bytes(c->partial, &room, err)))
         return st;
@@ -501,10 +540,25 @@ static sl_status publish(conversion *c, sl_error *err) {
     return remove_old(c->partial, err);
 }
 
+// From here on the checkpoint is not one any more.
+static sl_status begin_move(conversion *c, sl_error *err) {
+    sl_status st;
+    sl_hash128 moved;
+    bool marked;
+    if ((st = sl__move_check(&c->ck, err)) || (st = check_space(c, err)) ||
+        (!sl_journal_find(&c->journal, "move", &moved, 1) &&
+         (st = sl_journal_add(&c->journal, "move", &c->ck.fingerprint, 1, err))) ||
+        (st = sync_names(c, err)) || (st = sl__move_is_marked(c->ck.path, &marked, err)) || marked)
+        return st;
+    return sl__move_mark(&c->ck, err);
+}
+
 static sl_status run(conversion *c, const char *src, const char *dst, sl_error *err) {
     sl_status st;
+    sl_checkpoint_options options = c->params->options;
+    options.moving = c->params->move;
     if ((st = place(c, dst, err)) ||
-        (st = sl_checkpoint_open(src, &c->params->options, &c->out->notes, &c->ck, err)) ||
+        (st = sl_checkpoint_open(src, &options, &c->out->notes, &c->ck, err)) ||
         (st = sl_checkpoint_describe(&c->ck, &c->store, err)))
         return st;
     c->out->source_bytes = c->ck.bytes;
@@ -527,6 +581,8 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
         return st;
     if (c->complete)
         return publish(c, err);
+    if (c->params->move && (st = begin_move(c, err)))
+        return st;
     if ((st = check_space(c, err)) || (st = make_text(c, err)) || (st = make_trunk(c, err)) ||
         (st = make_embedding(c, err)))
         return st;
@@ -536,6 +592,23 @@ static sl_status run(conversion *c, const char *src, const char *dst, sl_error *
     if ((st = make_sums(c, err)) || (st = make_manifest(c, err)))
         return st;
     return publish(c, err);
+}
+
+static sl_status convert(conversion *c, const char *src, const char *dst, sl_error *err) {
+    bool done = false;
+    sl_status st;
+    if (!c->params->move)
+        return run(c, src, dst, err);
+    if (c->params->force)
+        return sl_fail(err, SL_ERR_ARGUMENT, "what is moved replaces nothing: move without force");
+    // Stopped between the name and the end?
+    if ((st = sl__move_finish(src, dst, &done, err)) || done) {
+        c->out->resumed = done;
+        return st;
+    }
+    if ((st = run(c, src, dst, err)))
+        return st;
+    return sl__move_finish(src, dst, &done, err);
 }
 
 sl_status sl_convert_run(const char *src, const char *dst, const sl_convert_params *params,
@@ -548,7 +621,7 @@ sl_status sl_convert_run(const char *src, const char *dst, const sl_convert_para
     c->params = params;
     c->out = out;
     c->journal = SL_JOURNAL_CLOSED;
-    sl_status st = run(c, src, dst, err);
+    sl_status st = convert(c, src, dst, err);
     sl_store_writer_deinit(&c->writer);
     sl_journal_close(&c->journal);
     sl_checkpoint_texts_deinit(&c->texts);

@@ -13,6 +13,8 @@
 
 typedef struct sl_convert_params {
     sl_checkpoint_options options;
+    bool
+        move; /* give the checkpoint back to the drive as it is converted, and remove it in the end: move.h */
     bool force; /* replace a destination that is a store */
     /* Told the bytes of the checkpoint that are done, of `total`. false stops: SL_ERR_CANCELED. NULL: nobody. */
     bool (*report)(void *user, uint64_t done, uint64_t total);
@@ -28,7 +30,8 @@ typedef struct sl_convert_outcome {
     sl_buf notes; /* lines of text; release with sl_convert_outcome_deinit() */
 } sl_convert_outcome;
 
-/* out is filled as far as is known, on error too; deinit it in any case. One thread; the callback runs on
+/* A move that was stopped goes on with `move` alone, which is refused together with force.
+ * out is filled as far as is known, on error too; deinit it in any case. One thread; the callback runs on
  * it. Errors: those of sl_checkpoint_open(); SL_ERR_EXISTS (a destination without force, or one that is no
  * store); SL_ERR_STATE (another process converts to the same place); SL_ERR_SYNTAX (chat template, with line
  * and column); SL_ERR_IO (also: not enough space, with the numbers). What is done is kept on every error. */

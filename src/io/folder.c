@@ -27,6 +27,8 @@ sl_status sl_path_stat(const char *path, sl_path_info *out, sl_error *err) {
     out->kind = S_ISREG(s.st_mode)   ? SL_PATH_FILE
                 : S_ISDIR(s.st_mode) ? SL_PATH_FOLDER
                                      : SL_PATH_OTHER;
+    out->device = (uint64_t)s.st_dev;
+    out->n_links = (uint64_t)s.st_nlink;
     out->bytes = s.st_size > 0 ? (uint64_t)s.st_size : 0;
 #ifdef __APPLE__
     out->mtime_ns = (int64_t)s.st_mtimespec.tv_sec * 1000000000 + s.st_mtimespec.tv_nsec;
@@ -150,6 +152,28 @@ sl_status sl_folder_remove(const char *path, sl_error *err) {
 sl_status sl_path_remove(const char *path, sl_error *err) {
     if (unlink(path) && errno != ENOENT)
         return sl_fail_errno(err, SL_ERR_IO, errno, "removing '%s'", path);
+    return SL_OK;
+}
+
+sl_status sl_path_give_back(const char *path, uint64_t offset, uint64_t bytes, bool *given,
+                            sl_error *err) {
+    *given = false;
+#ifdef __linux__
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return sl_fail_errno(err, SL_ERR_IO, errno, "opening '%s'", path);
+    int failed =
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes)
+            ? errno
+            : 0;
+    (void)close(fd);
+    if (failed && failed != EOPNOTSUPP && failed != ENOSYS)
+        return sl_fail_errno(err, SL_ERR_IO, failed, "giving back %llu bytes at %llu of '%s'",
+                             (unsigned long long)bytes, (unsigned long long)offset, path);
+    *given = !failed;
+#else
+    (void)path, (void)offset, (void)bytes, (void)err;
+#endif
     return SL_OK;
 }
 

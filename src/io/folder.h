@@ -21,6 +21,8 @@ typedef struct sl_path_info {
     sl_path_kind kind; /* symbolic links are followed */
     uint64_t bytes;
     int64_t mtime_ns;
+    uint64_t device;  /* of the file system */
+    uint64_t n_links; /* names that the file has */
 } sl_path_info;
 
 /* A path that is not there is SL_PATH_NONE, no error. Errors: SL_ERR_IO. */
@@ -45,6 +47,10 @@ SL_MUST_USE sl_status sl_folder_sync(const char *path, sl_error *err);
 SL_MUST_USE sl_status sl_folder_remove(const char *path, sl_error *err);
 /* Remove a file; one that is not there is fine. */
 SL_MUST_USE sl_status sl_path_remove(const char *path, sl_error *err);
+/* Give a range of a file back to the drive: it reads as zeros, the length stays. *given is false where the file system
+ * cannot. Errors: SL_ERR_IO. */
+SL_MUST_USE sl_status sl_path_give_back(const char *path, uint64_t offset, uint64_t bytes,
+                                        bool *given, sl_error *err);
 SL_MUST_USE sl_status sl_path_rename(const char *from, const char *to, sl_error *err);
 /* Exchange two paths in one step where the system can (*atomic tells); elsewhere by way of the unused
  * name `spare`, which for a moment holds what was at b. */

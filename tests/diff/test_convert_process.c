@@ -25,7 +25,7 @@
 #include "store/verify.h"
 
 static const char *in(const char *folder, const char *name) {
-    static char paths[4][1024];
+    static char paths[4][2048];
     static unsigned at;
     char *path = paths[at++ % 4];
     (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
@@ -49,6 +49,8 @@ static bool stop_half_way(void *user, uint64_t done, uint64_t total) {
     return true;
 }
 
+static bool moves; // what children do: take no second copy
+
 static pid_t begin(const char *src, const char *dst, uint64_t file_bytes_max, bool stop,
                    int *from) {
     int ends[2];
@@ -57,7 +59,8 @@ static pid_t begin(const char *src, const char *dst, uint64_t file_bytes_max, bo
     assert_true(pid >= 0);
     if (pid == 0) {
         bool stopped = false;
-        const sl_convert_params params = {.report = stop ? stop_half_way : NULL, .user = &stopped};
+        const sl_convert_params params = {
+            .move = moves, .report = stop ? stop_half_way : NULL, .user = &stopped};
         sl_convert_outcome out;
         sl_error err = {0};
         answer a = {0};
@@ -113,9 +116,10 @@ static test_checkpoint middling(void) {
     return spec;
 }
 
-static void stores_agree(const char *a, const char *b, uint32_t n_layers) {
+static void stores_agree(const char *a, const char *b, uint32_t n_layers, bool manifest) {
+    // A move leaves the files' times out of what the manifest says of the checkpoint.
     static const char *const files[] = {"manifest.json", "trunk.bin", "embed.bin", "experts.sum"};
-    for (size_t i = 0; i < SL_COUNT(files); i++)
+    for (size_t i = !manifest; i < SL_COUNT(files); i++)
         assert_true(test_files_equal(in(a, files[i]), in(b, files[i])));
     for (uint32_t i = 0; i < n_layers; i++) {
         char name[32];
@@ -156,7 +160,129 @@ static void kill_at_any_moment(void **state) {
     resumed = a.resumed;
     print_message("killed %u times, then done%s\n", n_killed, resumed ? " from where it was" : "");
     assert_true(n_killed >= 3 && resumed);
-    stores_agree(whole, dst, spec.n_layers);
+    stores_agree(whole, dst, spec.n_layers, true);
+}
+
+static uint64_t blocks_of(const char *folder, uint32_t n_shards) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n_shards; i++) {
+        char name[64];
+        struct stat s;
+        (void)snprintf(name, sizeof(name), "model-%u.safetensors", i);
+        if (stat(in(folder, name), &s) == 0)
+            bytes += (uint64_t)s.st_blocks * 512;
+    }
+    return bytes;
+}
+
+/* Moved, and killed after ever longer times until it gets through: the store is whole, the checkpoint gone. In between,
+ * nobody else takes the checkpoint for one, or the unfinished store for another conversion's. */
+static void moved(const char *name, test_layout layout) {
+    test_checkpoint spec = middling();
+    char src_name[64], dst_name[64], whole_name[64];
+    spec.layout = layout;
+    spec.n_shards = 3;
+    (void)snprintf(src_name, sizeof(src_name), "move-%s-src", name);
+    (void)snprintf(dst_name, sizeof(dst_name), "move-%s", name);
+    (void)snprintf(whole_name, sizeof(whole_name), "move-%s-whole", name);
+    char src[1024], dst[1024], whole[1024];
+    (void)snprintf(src, sizeof(src), "%s", test_scratch_path(src_name));
+    (void)snprintf(dst, sizeof(dst), "%s", test_scratch_path(dst_name));
+    (void)snprintf(whole, sizeof(whole), "%s", test_scratch_path(whole_name));
+    test_checkpoint_write(src, &spec);
+    answer a = run(src, whole, 0, NULL);
+    check(&a);
+    unsigned n_killed = 0, n_refused = 0;
+    const uint64_t before = blocks_of(src, spec.n_shards);
+    uint64_t least = before;
+    for (long us = 500; us < 60000000; us += us / 8 + 500) {
+        int from;
+        moves = true;
+        pid_t pid = begin(src, dst, 0, false, &from);
+        const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
+        (void)nanosleep(&nap, NULL);
+        (void)kill(pid, SIGKILL);
+        a = finish(pid, from, NULL);
+        moves = false;
+        if (a.status == SL_OK)
+            break;
+        assert_int_equal(a.status, SL_ERR_CANCELED);
+        n_killed++;
+        if (access(in(src, "sluice-move"), F_OK)) {
+            if (access(dst, F_OK) == 0) { // all was done but saying so
+                a.status = SL_OK;
+                break;
+            }
+            continue;
+        }
+        least = SL_MIN(least, blocks_of(src, spec.n_shards));
+        a = run(src, in(test_scratch(), "move-other"), 0, NULL);
+        assert_int_equal(a.status, SL_ERR_STATE);
+        if (access(dst, F_OK)) {
+            answer other =
+                run(whole, dst, 0, NULL); // no checkpoint: refused before anything is touched
+            assert_int_not_equal(other.status, SL_OK);
+        }
+        n_refused++;
+    }
+    if (a.status) {
+        moves = true;
+        a = run(src, dst, 0, NULL);
+        moves = false;
+        check(&a);
+    }
+    print_message("killed %u times, %u of them in the move; least of the checkpoint left %.2f\n",
+                  n_killed, n_refused, (double)least / (double)before);
+    assert_true(n_killed >= 3 && n_refused >= 1);
+    stores_agree(whole, dst, spec.n_layers, false);
+    const sl_verify_params quiet = {0};
+    sl_error err;
+    uint32_t n_damaged;
+    assert_int_equal(sl_store_verify(dst, &quiet, &n_damaged, &err), SL_OK);
+    assert_int_equal(blocks_of(src, spec.n_shards), 0);
+    assert_int_equal(access(in(src, "sluice-move"), F_OK), -1);
+    assert_int_equal(access(in(src, "config.json"), F_OK), 0);
+}
+
+static void moved_at_any_moment(void **state) {
+    (void)state;
+    moved("mlx", TEST_MLX_DENSE);
+    moved("fused", TEST_HF_FUSED);
+}
+
+/* What a stopped move left is not thrown away by another conversion to the same place, and files with other names are not
+ * moved. */
+static void moves_are_careful(void **state) {
+    (void)state;
+    test_checkpoint spec = middling();
+    char src[1024], other[1024], dst[1024];
+    int from, status;
+    (void)snprintf(src, sizeof(src), "%s", test_scratch_path("careful-src"));
+    (void)snprintf(other, sizeof(other), "%s", test_scratch_path("careful-other"));
+    (void)snprintf(dst, sizeof(dst), "%s", test_scratch_path("careful"));
+    test_checkpoint_write(src, &spec);
+    spec.n_vocab++;
+    test_checkpoint_write(other, &spec);
+    moves = true;
+    assert_int_equal(link(in(src, "model.safetensors"), in(src, "same.file")), 0);
+    answer a = run(src, dst, 0, NULL);
+    assert_int_equal(a.status, SL_ERR_UNSUPPORTED);
+    assert_int_equal(unlink(in(src, "same.file")), 0);
+    pid_t pid = begin(src, dst, 0, true, &from);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    (void)kill(pid, SIGKILL);
+    (void)finish(pid, from, NULL);
+    a = run(other, dst, 0, NULL);
+    assert_int_equal(a.status, SL_ERR_STATE);
+    moves = false;
+    a = run(other, dst, 0, NULL);
+    assert_int_equal(a.status, SL_ERR_STATE);
+    assert_non_null(strstr(a.message, "only copy"));
+    moves = true;
+    a = run(src, dst, 0, NULL);
+    moves = false;
+    check(&a);
+    assert_true(a.resumed);
 }
 
 // Two at once: the second is told that somebody is at work.
@@ -289,6 +415,7 @@ static void memory_is_bounded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kill_at_any_moment),      cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(moved_at_any_moment),     cmocka_unit_test(moves_are_careful),
         cmocka_unit_test(a_file_that_cannot_grow), cmocka_unit_test(a_full_drive),
         cmocka_unit_test(memory_is_bounded),
     };
