@@ -58,26 +58,35 @@ SL_INLINE void q4_block(__m512i codes[ROWS], float (*chunk)[SL_LANES], __m512i g
     }
 }
 
-/* n <= 8 elements of BF16, then +0. */
-SL_INLINE __m256 q4_widen8(const void *array, size_t at, uint32_t n) {
-    const __m128i halves = _mm_maskz_loadu_epi16((__mmask8)l_mask(n), (const char *)array + at * 2);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-}
+/* Four rows of at most eight groups, scales and biases of BF16: those of all four rows are one load, and a
+ * row's are picked from it into the upper halves of its lanes. Short rows have many beginnings. */
+#define FEW_GROUPS 8u
 
-/* What q4_biases does, for a row of at most eight groups and scales of BF16: half a register is enough.
- * Short rows have many beginnings. */
-SL_INLINE void q4_few_biases(const sl_matrix *w, size_t row_groups, uint32_t n_groups,
+SL_INLINE void q4_few_biases(const sl_matrix *w, size_t first_group, uint32_t n_groups,
                              const float *group_sums, uint32_t stride, int n, float *sums,
-                             float *chunk) {
-    const __m256 scale = q4_widen8(w->scales, row_groups, n_groups);
-    const __m256 bias = q4_widen8(w->biases, row_groups, n_groups);
-    const __m512 b = _mm512_zextps256_ps512(_mm256_fmadd_ps(_mm256_set1_ps(8.0f), scale, bias));
-    _mm512_store_ps(chunk, _mm512_zextps256_ps512(scale));
+                             float (*chunk)[SL_LANES]) {
+    const __mmask32 present = (__mmask32)((UINT64_C(1) << ROWS * n_groups) - 1);
+    const __mmask32 upper = 0xaaaau & (__mmask32)((1u << 2 * n_groups) - 1);
+    const __m512i scales =
+        _mm512_maskz_loadu_epi16(present, (const char *)w->scales + first_group * 2);
+    const __m512i biases =
+        _mm512_maskz_loadu_epi16(present, (const char *)w->biases + first_group * 2);
+    const __m512i next_row = _mm512_set1_epi16((short)n_groups);
+    __m512i at = _mm512_setr_epi32(0, 1 << 16, 2 << 16, 3 << 16, 4 << 16, 5 << 16, 6 << 16, 7 << 16,
+                                   0, 0, 0, 0, 0, 0, 0, 0);
     SL_UNROLL
-    for (int k = 0; k < n; k++) {
-        const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride);
-        const __m512 from_zero = _mm512_fmadd_ps(b, sum, _mm512_setzero_ps()); // no group: +0
-        _mm512_store_ps(sums + k * 16, from_zero);
+    for (int r = 0; r < ROWS; r++) {
+        const __m512 scale = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(upper, at, scales));
+        const __m512 bias = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(upper, at, biases));
+        const __m512 b = _mm512_fmadd_ps(_mm512_set1_ps(8.0f), scale, bias);
+        _mm512_store_ps(chunk[r], scale);
+        SL_UNROLL
+        for (int k = 0; k < n; k++) {
+            const __m512 sum = _mm512_load_ps(group_sums + (size_t)k * stride);
+            const __m512 from_zero = _mm512_fmadd_ps(b, sum, _mm512_setzero_ps()); // no group: +0
+            _mm512_store_ps(sums + (r * n + k) * 16, from_zero);
+        }
+        at = _mm512_add_epi16(at, next_row);
     }
 }
 
@@ -86,10 +95,6 @@ SL_INLINE void q4_biases(const sl_matrix *w, size_t row_groups, uint32_t n_group
                          const float *group_sums, uint32_t stride, int n, float *sums,
                          float *chunk) {
     const sl_dtype dtype = w->shape.scale_dtype;
-    if (n_groups <= 8 && dtype == SL_DTYPE_BF16) {
-        q4_few_biases(w, row_groups, n_groups, group_sums, stride, n, sums, chunk);
-        return;
-    }
     __m512 a[SL_TILE];
     SL_UNROLL
     for (int k = 0; k < n; k++) {
@@ -142,19 +147,25 @@ SL_INLINE void q4_codes(__m512i c[ROWS], const char *const rows[ROWS], size_t b,
     }
 }
 
-/* Rows row .. row + n_rows - 1, at most four; what is missing repeats the first and is dropped. */
+/* Rows row .. row + n_rows - 1, at most four; what is missing repeats the first and is dropped. `few`: there
+ * are four, and q4_few_biases may begin them. It is a literal; a test here would take the registers that
+ * short rows gain from. */
 SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const float *tile,
-                       const float *group_sums, int n, q4_type type, float *y, size_t y_stride) {
+                       const float *group_sums, int n, q4_type type, bool few, float *y,
+                       size_t y_stride) {
     SL_ALIGNED(64) float sums[ROWS * SL_TILE * SL_LANES];
     SL_ALIGNED(64) float chunk[ROWS][SL_LANES]; // scales of 16 groups
     const uint32_t n_inputs = w->shape.cols;
     const uint32_t group = type == Q4_MXFP4 ? 32 : w->shape.group;
     const uint32_t n_groups = n_inputs / group;
     const uint32_t n_blocks = sl_blocks(n_inputs);
-    const uint32_t chunk_blocks = SL_LANES * group / SL_BLOCK; // blocks of 16 groups
+    const uint32_t chunk_blocks =
+        few ? n_blocks : SL_LANES * group / SL_BLOCK; // blocks of 16 groups
     const size_t row_bytes = n_inputs / 2;
     const size_t ahead = SL_ALIGN_UP(CODES_AHEAD, ROWS * row_bytes); // whole tiles
-    const size_t scale_bytes = type == Q4_MXFP4 ? 1 : w->shape.scale_dtype == SL_DTYPE_F32 ? 4 : 2;
+    const size_t scale_bytes = type == Q4_MXFP4                               ? 1
+                               : !few && w->shape.scale_dtype == SL_DTYPE_F32 ? 4
+                                                                              : 2;
     const size_t scales_ahead = (size_t)row * (n_inputs / group) * scale_bytes + SCALES_AHEAD;
     const size_t scale_step = ROWS * (SL_BLOCK / group) * scale_bytes; // a tile's scales in a row
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -162,11 +173,18 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
     const __m512i next_block = _mm512_set1_epi32((int)(SL_BLOCK / group));
     const char *codes[ROWS];
     size_t row_groups[ROWS];
+    if (few) {
+        q4_few_biases(w, (size_t)row * n_groups, n_groups, group_sums,
+                      sl_group_stride(n_inputs, group), n, sums, chunk);
+    }
     SL_UNROLL
     for (uint32_t r = 0; r < ROWS; r++) {
         const uint32_t at = r < n_rows ? row + r : row;
         codes[r] = (const char *)w->codes + at * row_bytes;
         row_groups[r] = (size_t)at * n_groups;
+        if (few) {
+            continue;
+        }
         float *row_sums = sums + r * (unsigned)n * SL_LANES;
         if (type == Q4_AFFINE) {
             q4_biases(w, row_groups[r], n_groups, group_sums, sl_group_stride(n_inputs, group), n,
@@ -184,7 +202,7 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
         const uint32_t end = n_blocks - first < chunk_blocks ? n_blocks : first + chunk_blocks;
         __m512i groups = first_group;
         SL_UNROLL
-        for (int r = 0; r < ROWS && first > 0; r++) {
+        for (int r = 0; r < ROWS && first > 0 && !few; r++) {
             _mm512_store_ps(chunk[r], q4_scales(w, row_groups[r], g, n_groups, type));
         }
         for (uint32_t b = first; b < end; b++) {
@@ -226,8 +244,15 @@ SL_INLINE void q4_rows(const sl_matrix *w, uint32_t begin, uint32_t end, const s
     const float *sums =
         type == Q4_AFFINE ? x->group_sums + (size_t)column * sl_group_stride(x->n_inputs, x->group)
                           : NULL;
-    for (uint32_t row = begin; row < end; row += ROWS) {
-        q4_tile(w, row, end - row < ROWS ? end - row : ROWS, tile, sums, n, type,
+    uint32_t row = begin;
+    if (type == Q4_AFFINE && w->shape.scale_dtype == SL_DTYPE_BF16 &&
+        w->shape.cols / w->shape.group <= FEW_GROUPS) {
+        for (; end - row >= ROWS; row += ROWS) {
+            q4_tile(w, row, ROWS, tile, sums, n, type, true, y + column * y_stride, y_stride);
+        }
+    }
+    for (; row < end; row += ROWS) {
+        q4_tile(w, row, end - row < ROWS ? end - row : ROWS, tile, sums, n, type, false,
                 y + column * y_stride, y_stride);
     }
 }
