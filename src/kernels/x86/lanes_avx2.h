@@ -149,10 +149,20 @@ SL_INLINE __m256 l_exponents8(__m128i bytes, int32_t n) {
     const __m256i least = _mm256_set1_epi32(0x00400000); // 2^-127
     return _mm256_castsi256_ps(_mm256_and_si256(_mm256_max_epi32(e, least), l_mask8(n)));
 }
+/* n bytes, n < 16, then zeros. Not through a buffer: its load would wait for narrower stores. */
+SL_INLINE __m128i w_load_bytes(const unsigned char *p, uint32_t n) {
+    const uint32_t whole = n / 4; // dwords
+    const __m128i first =
+        _mm_maskload_epi32((const int *)p, _mm256_castsi256_si128(l_mask8((int32_t)whole)));
+    uint32_t rest = 0;
+    for (uint32_t i = n; i > 4 * whole; i--) {
+        rest = rest << 8 | p[i - 1];
+    }
+    const __m128i place = _mm_cmpeq_epi32(_mm_setr_epi32(0, 1, 2, 3), _mm_set1_epi32((int)whole));
+    return _mm_or_si128(first, _mm_and_si128(place, _mm_set1_epi32((int)rest)));
+}
 SL_INLINE lanes l_exponents(const void *p, uint32_t n) {
-    unsigned char part[16] = {0};
-    const void *from = n == 16 ? p : memcpy(part, p, n);
-    const __m128i bytes = _mm_loadu_si128(from);
+    const __m128i bytes = n == 16 ? _mm_loadu_si128(p) : w_load_bytes(p, n);
     return (lanes){l_exponents8(bytes, (int32_t)n),
                    l_exponents8(_mm_srli_si128(bytes, 8), (int32_t)n - 8)};
 }
