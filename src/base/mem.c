@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
+
 static _Thread_local unsigned seal_depth;
 static atomic_uint_fast64_t seal_violations; // relaxed: a counter, read when the work is over
 
@@ -59,6 +61,46 @@ void sl_mem_trim(void) {
 #endif
 }
 
+#define HUGE_PAGE ((size_t)2 * SL_MIB)
+#define HUGE_TRIAL (32 * HUGE_PAGE)
+#define HUGE_TRIAL_SECONDS 0.064 // about 1 GiB/s: small pages are filled at twice that
+
+// Memory that begins where a huge page can. NULL: errno says why.
+static uint8_t *map_aligned(size_t size) {
+    size_t slack = size >= HUGE_PAGE ? HUGE_PAGE - SL_PAGE : 0;
+    uint8_t *p =
+        mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t before = slack ? (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE : 0;
+    if (before)
+        (void)munmap(p, before);
+    if (slack > before)
+        (void)munmap(p + before + size, slack - before);
+    (void)madvise(p + before, size, MADV_NOHUGEPAGE);
+    return p + before;
+}
+
+/* Fault every page in. Huge pages where whole ones fit, so that none rounds the account up behind the plan's back;
+ * the rest is small pages. A system that has to make room for huge pages first can take seconds for them:
+ * then small ones follow. */
+static void fault_in(uint8_t *p, size_t size) {
+    size_t whole = size / HUGE_PAGE * HUGE_PAGE;
+    double begin = sl_now();
+    bool huge = whole && madvise(p, whole, MADV_HUGEPAGE) == 0;
+    for (size_t at = 0; at < size; at += SL_PAGE) {
+        if (huge && at > 0 && at % HUGE_TRIAL == 0 && at < whole) {
+            double now = sl_now();
+            if (now - begin > HUGE_TRIAL_SECONDS) {
+                (void)madvise(p + at, whole - at, MADV_NOHUGEPAGE);
+                huge = false;
+            }
+            begin = now;
+        }
+        ((volatile uint8_t *)p)[at] = 0;
+    }
+}
+
 sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     check_seal();
     memset(arena, 0, sizeof(*arena));
@@ -70,12 +112,10 @@ sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl
                        "account '%s': %llu bytes are more than this machine can address", name,
                        (unsigned long long)bytes);
     size_t size = (size_t)SL_ALIGN_UP(bytes, SL_PAGE);
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    uint8_t *p = map_aligned(size);
+    if (!p)
         return sl_fail_errno(err, SL_ERR_MEMORY, errno, "account '%s': mapping %zu bytes", name,
                              size);
-    // Huge pages would round the account up behind the plan's back.
-    (void)madvise(p, size, MADV_NOHUGEPAGE);
     arena->base = p;
     arena->bytes = size;
     arena->mapped = true;
@@ -84,8 +124,8 @@ sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl
 
 sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     sl_status st = sl_arena_reserve(arena, name, bytes, err);
-    for (size_t at = 0; !st && at < arena->bytes; at += SL_PAGE)
-        ((volatile uint8_t *)arena->base)[at] = 0;
+    if (!st)
+        fault_in(arena->base, arena->bytes);
     return st;
 }
 

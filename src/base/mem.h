@@ -39,11 +39,12 @@ typedef struct sl_arena {
     bool mapped;      /* base came from sl_arena_map */
 } sl_arena;
 
-/* Map bytes (rounded up to 4 KiB) of zeroed memory without huge pages and fault every page in.
+/* Map bytes (rounded up to 4 KiB) of zeroed memory and fault every page in, as huge pages where whole ones fit and
+ * the system has them at hand.
  * Errors: SL_ERR_MEMORY names the account and the bytes. Release with sl_arena_unmap. */
 SL_MUST_USE sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes,
                                    sl_error *err);
-/* The same without faulting anything in: for work whose need is far below its bound. */
+/* The same without faulting anything in, and without huge pages: for work whose need is far below its bound. */
 SL_MUST_USE sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes,
                                        sl_error *err);
 /* Accepts a zeroed struct. */
