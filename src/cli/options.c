@@ -33,6 +33,10 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
          "keeps the chat, Ctrl-D and /bye leave, /clear forgets the conversation, /system TEXT "
          "sets "
          "the system message, /help lists all this.\n"
+         "MODEL is a converted model, or a checkpoint in the mlx-community layout with quantized "
+         "weights, which runs as it was downloaded. A checkpoint of another kind is converted "
+         "first, "
+         "if you agree.\n"
          "The defaults that are used are printed: the budget and its plan, sampling and seed. The "
          "same "
          "model, prompt and seed give the same answer at every budget and number of threads.",

@@ -97,11 +97,10 @@ static void print_facts(cli_out *out, const sl_plan_info *p) {
         cli_puts(out, "\n");
     }
     if (p->in_place)
-        cli_print(
-            out,
-            "In place   no checksums: read from the checkpoint as downloaded; opening takes %s "
-            "for a moment\n",
-            cli_bytes(a, p->open_bytes));
+        cli_print(out,
+                  "In place   no checksums: read from the checkpoint as downloaded\n"
+                  "Opening    takes %s for a moment, before anything above is there\n",
+                  cli_bytes(a, p->open_bytes));
     cli_print(out, "Runs with  context %u of %u, %u thread%s, prompts %u tokens at a time\n",
               p->n_ctx, p->n_ctx_model, p->n_threads, p->n_threads == 1 ? "" : "s", p->chunk);
 }

@@ -279,11 +279,31 @@ def test_interrupted_conversion_goes_on(cli, sluice, home, tmp_path):
     assert cli("verify", target).returncode == 0
 
 
+def test_run_in_place(cli):
+    """The demo's checkpoint is quantized: it runs as it is, and says what the store says."""
+    prompt = ["What is the capital of Italy?", "--temp", "0", "--mem", "32M", "--json"]
+    mine, theirs = (json.loads(cli("run", model, *prompt).stdout) for model in (DEMO, "demo"))
+    assert mine["tokens"] == theirs["tokens"] and mine["text"] == theirs["text"]
+
+
+def test_move(cli, tmp_path):
+    checkpoint, store = tmp_path / "demo", tmp_path / "moved"
+    shutil.copytree(DEMO, checkpoint)
+    assert cli("convert", checkpoint, store, "--move").returncode == 2  # nobody said yes
+    assert cli("convert", checkpoint, store, "--move", "--force", "--yes").returncode == 2
+    assert cli("convert", checkpoint, store, "--move", "--yes").returncode == 0
+    assert cli("verify", store).returncode == 0
+    assert not list(checkpoint.glob("model*.safetensors")) and (checkpoint / "config.json").exists()
+    assert not (checkpoint / "sluice-move").exists()
+
+
 def test_run_on_a_checkpoint_names_the_commands(cli, tmp_path):
-    (tmp_path / "other").symlink_to(DEMO)
+    unquantized = ROOT / "tests" / "data" / "goldens" / "olmoe"
+    (tmp_path / "other").symlink_to(unquantized)
     r = cli("run", tmp_path / "other", "x")
     assert r.returncode == 4 and f"\n  sluice convert {tmp_path}/other\n  sluice run other\n" in r.stderr and r.stdout == ""
-    r = cli("run", DEMO, "x")  # a model of that name exists
+    (tmp_path / "demo").symlink_to(unquantized)
+    r = cli("run", tmp_path / "demo", "x")  # a model of that name exists
     assert r.returncode == 4 and "'sluice run demo'" in r.stderr
 
 

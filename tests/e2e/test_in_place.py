@@ -73,6 +73,24 @@ def test_every_layer_kind_stays_inside(sluice, program, tmp_path, family):
     assert cached(folder) == {}
 
 
+def test_vectors_and_mxfp4(sluice, build_dir, tmp_path):
+    """Biases of experts, which are widened behind the reads, and MXFP4: six reads and three for an expert."""
+    synth = _built(pathlib.Path(build_dir) / "sluice-synth", "SLUICE_BUILD")
+    folder, store, ids = tmp_path / "gpt", tmp_path / "store", tmp_path / "ids.txt"
+    config = ROOT / "tests" / "data" / "goldens" / "gpt_oss" / "config.json"
+    subprocess.run([synth, "--config", config, folder], check=True, capture_output=True, timeout=60)
+    r = subprocess.run([sluice, "convert", folder, store], check=True, capture_output=True, text=True, timeout=60)
+    assert "one read instead of 9" in " ".join(r.stdout.split())
+    ids.write_text(" ".join(str((7 * i * i + 3 * i + 11) % 509) for i in range(100)))
+    rows = set()
+    for model in (folder, store):
+        command = [sluice, "logits", model, "--tokens", ids, "--threads", 1, "--out", tmp_path / "out"]
+        for mem in (smallest_of(command), 64 * MIB):
+            subprocess.run([*map(str, command), f"--mem={mem // KIB}K"], check=True, capture_output=True, timeout=60)
+            rows.add((tmp_path / "out").read_bytes())
+    assert len(rows) == 1
+
+
 def test_what_has_to_be_converted_says_so(sluice, tmp_path):
     """Weights of Hugging Face's layout, which are quantized first."""
     ids = tmp_path / "ids.txt"
