@@ -53,6 +53,7 @@ static void widen_record(sl_engine *e, const uint8_t *record, float *x) {
 /* Bytes of the parts of a row: in a store they lie together in its record. */
 static uint32_t row_parts(const sl_store *store, uint64_t bytes[SL_TENSOR_PARTS]) {
     const sl_embed_layout *l = &store->embed;
+    memset(bytes, 0, SL_TENSOR_PARTS * sizeof(*bytes));
     if (!store->in_place) {
         bytes[0] = l->stride;
         return 1;
@@ -72,7 +73,7 @@ static void submit(sl_engine *e, uint32_t token, sl_row_read *row, uint8_t *buff
     const sl_store *store = &e->store;
     uint64_t bytes[SL_TENSOR_PARTS];
     row->n_parts = row_parts(store, bytes);
-    for (uint32_t i = 0; i < row->n_parts; i++) {
+    for (uint32_t i = 0; i < SL_TENSOR_PARTS && i < row->n_parts; i++) {
         uint64_t offset = (store->in_place ? store->in_place->embed[i].at : 0) + token * bytes[i];
         uint64_t from = offset / SL_PAGE * SL_PAGE,
                  n = SL_ALIGN_UP(offset + bytes[i], SL_PAGE) - from;

@@ -73,8 +73,9 @@ typedef struct strip {
     uint32_t first_row, n_rows, n_parts;
     sl_read reads[SL_STRIP_PARTS];
     uint32_t least[SL_STRIP_PARTS]; /* bytes that a read must bring */
-    uint32_t skip[SL_STRIP_PARTS];  /* bytes of the first page before the part's first byte */
-    uint64_t at[SL_STRIP_PARTS];    /* where a part's pages are in the buffer */
+    uint32_t file[SL_STRIP_PARTS];
+    uint32_t skip[SL_STRIP_PARTS]; /* bytes of the first page before the part's first byte */
+    uint64_t at[SL_STRIP_PARTS];   /* where a part's pages are in the buffer */
 } strip;
 
 // Pages that hold `bytes` bytes, wherever they begin.
@@ -102,6 +103,7 @@ static void begin_strip(sl_trunk *t, const sl_weight *w, uint32_t first_row, uin
                                 .n_bytes = (uint32_t)(SL_ALIGN_UP(offset + bytes, SL_PAGE) - from),
                                 .offset = from,
                                 .buf = buffer + at};
+        s->file[i] = part.file;
         s->least[i] = sl_file_has(file, from, s->reads[i].n_bytes);
         at += span_max(bytes);
         sl_reader_submit(t->reader, &s->reads[i]);

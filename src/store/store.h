@@ -196,9 +196,10 @@ void sl_store_expert_place(const sl_store *store, uint32_t layer, uint32_t exper
 static inline sl_part_place sl_store_tensor_part(const sl_store_tensor *t, uint32_t part) {
     if (t->parts)
         return t->parts[part];
-    const uint64_t at[SL_TENSOR_PARTS] = {t->layout.codes_at, t->layout.scales_at,
-                                          t->layout.biases_at};
-    return (sl_part_place){SL_FILE_TRUNK, t->offset + at[part]};
+    uint64_t at = part == 0   ? t->layout.codes_at
+                  : part == 1 ? t->layout.scales_at
+                              : t->layout.biases_at;
+    return (sl_part_place){SL_FILE_TRUNK, t->offset + at};
 }
 const sl_file *sl_store_file(const sl_store *store, uint32_t file);
 /* All files, in any order; some may be closed. */
