@@ -28,11 +28,11 @@ SL_INLINE void q4_pair_up(__m256i codes, __m256i pairs[2]) {
     pairs[1] = _mm256_unpackhi_epi8(l, u);
 }
 
-SL_INLINE q4_pairs q4_pairs_of(__m256i words) {
+SL_INLINE q4_pairs q4_pairs_of(__m256i raw) {
     // of each part of four words: their first two bytes, then their last two
     const __m256i deal = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-    const __m256i codes = _mm256_shuffle_epi8(words, deal);
+    const __m256i codes = _mm256_shuffle_epi8(raw, deal);
     const __m256i low = _mm256_set1_epi8(15);
     q4_pairs p;
     q4_pair_up(_mm256_and_si256(codes, low), p.of);

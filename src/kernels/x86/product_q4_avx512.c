@@ -201,9 +201,11 @@ SL_INLINE void q4_tile(const sl_matrix *w, uint32_t row, uint32_t n_rows, const 
         const uint32_t g = first * (SL_BLOCK / group);
         const uint32_t end = n_blocks - first < chunk_blocks ? n_blocks : first + chunk_blocks;
         __m512i groups = first_group;
-        SL_UNROLL
-        for (int r = 0; r < ROWS && first > 0 && !few; r++) {
-            _mm512_store_ps(chunk[r], q4_scales(w, row_groups[r], g, n_groups, type));
+        if (first > 0 && !few) {
+            SL_UNROLL
+            for (int r = 0; r < ROWS; r++) {
+                _mm512_store_ps(chunk[r], q4_scales(w, row_groups[r], g, n_groups, type));
+            }
         }
         for (uint32_t b = first; b < end; b++) {
             const uint32_t n_words = (n_inputs - b * SL_BLOCK) / 8;
