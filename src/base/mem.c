@@ -81,26 +81,6 @@ static uint8_t *map_aligned(size_t size) {
     return p + before;
 }
 
-/* Fault every page in. Huge pages where whole ones fit, so that none rounds the account up behind the plan's back;
- * the rest is small pages. A system that has to make room for huge pages first can take seconds for them:
- * then small ones follow. */
-static void fault_in(uint8_t *p, size_t size) {
-    size_t whole = size / HUGE_PAGE * HUGE_PAGE;
-    double begin = sl_now();
-    bool huge = whole && madvise(p, whole, MADV_HUGEPAGE) == 0;
-    for (size_t at = 0; at < size; at += SL_PAGE) {
-        if (huge && at > 0 && at % HUGE_TRIAL == 0 && at < whole) {
-            double now = sl_now();
-            if (now - begin > HUGE_TRIAL_SECONDS) {
-                (void)madvise(p + at, whole - at, MADV_NOHUGEPAGE);
-                huge = false;
-            }
-            begin = now;
-        }
-        ((volatile uint8_t *)p)[at] = 0;
-    }
-}
-
 sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     check_seal();
     memset(arena, 0, sizeof(*arena));
@@ -122,10 +102,32 @@ sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes, sl
     return SL_OK;
 }
 
+/* Fault every page in. Huge pages where whole ones fit, so that none rounds the account up behind the plan's back;
+ * the rest is small pages. A system that has to make room for huge pages first can take seconds for them:
+ * then small ones follow. */
+void sl_arena_fault_in(sl_arena *arena) {
+    uint8_t *p = arena->base;
+    size_t size = arena->bytes;
+    size_t whole = size / HUGE_PAGE * HUGE_PAGE;
+    double begin = sl_now();
+    bool huge = whole && madvise(p, whole, MADV_HUGEPAGE) == 0;
+    for (size_t at = 0; at < size; at += SL_PAGE) {
+        if (huge && at > 0 && at % HUGE_TRIAL == 0 && at < whole) {
+            double now = sl_now();
+            if (now - begin > HUGE_TRIAL_SECONDS) {
+                (void)madvise(p + at, whole - at, MADV_NOHUGEPAGE);
+                huge = false;
+            }
+            begin = now;
+        }
+        ((volatile uint8_t *)p)[at] = 0;
+    }
+}
+
 sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes, sl_error *err) {
     sl_status st = sl_arena_reserve(arena, name, bytes, err);
     if (!st)
-        fault_in(arena->base, arena->bytes);
+        sl_arena_fault_in(arena);
     return st;
 }
 

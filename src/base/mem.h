@@ -44,9 +44,12 @@ typedef struct sl_arena {
  * Errors: SL_ERR_MEMORY names the account and the bytes. Release with sl_arena_unmap. */
 SL_MUST_USE sl_status sl_arena_map(sl_arena *arena, const char *name, uint64_t bytes,
                                    sl_error *err);
-/* The same without faulting anything in, and without huge pages: for work whose need is far below its bound. */
+/* The same without faulting anything in: for work whose need is far below its bound, or until
+ * sl_arena_fault_in(). */
 SL_MUST_USE sl_status sl_arena_reserve(sl_arena *arena, const char *name, uint64_t bytes,
                                        sl_error *err);
+/* Fault in a reserved arena that nobody uses yet, as sl_arena_map() does. Any thread. */
+void sl_arena_fault_in(sl_arena *arena);
 /* Accepts a zeroed struct. */
 void sl_arena_unmap(sl_arena *arena);
 

@@ -89,6 +89,19 @@ sl_status sl__engine_plan(const sl_store *store, const sl_engine_setup *setup, u
 
 /* ---- accounts ---------------------------------------------------------------------------------- */
 
+/* A large hot tier takes as long to fault in as the trunk to read: a thread of its own does it meanwhile, whose
+ * stack lies in the scratch area, as that has no use yet. */
+#define FILL_BESIDE_BYTES (64 * SL_MIB)
+#define FILL_STACK_BYTES (64 * SL_KIB)
+
+static bool fills_beside(const sl_plan_result *p, const sl_store *store) {
+    return p->hot_slots * store->expert.stride >= FILL_BESIDE_BYTES;
+}
+
+static void fill(void *ctx) {
+    sl_arena_fault_in(ctx);
+}
+
 static sl_status map_accounts(sl_engine *e, sl_error *err) {
     const sl_plan_result *p = &e->plan;
     const sl_store *store = &e->store;
@@ -117,8 +130,11 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
         {SL_ACCOUNT_TEXT, text},
     };
     for (size_t i = 0; i < SL_COUNT(list); i++) {
-        sl_status st =
-            sl_arena_map(&e->account[list[i].id], sl_account_name(list[i].id), list[i].bytes, err);
+        sl_arena *arena = &e->account[list[i].id];
+        const char *name = sl_account_name(list[i].id);
+        bool later = list[i].id == SL_ACCOUNT_HOT && fills_beside(p, store);
+        sl_status st = later ? sl_arena_reserve(arena, name, list[i].bytes, err)
+                             : sl_arena_map(arena, name, list[i].bytes, err);
         if (st)
             return st;
     }
@@ -207,23 +223,15 @@ static void start_thread(void) {
     (void)sl_fpenv_set();
 }
 
-static sl_status start(sl_engine *e, const sl_engine_setup *setup, sl_in_place *in,
-                       uint8_t *resident, sl_error *err) {
+// Trunk, rows and text.
+static sl_status load(sl_engine *e, const sl_engine_setup *setup, sl_in_place *in,
+                      uint8_t *resident, sl_error *err) {
     const sl_plan_result *p = &e->plan;
     sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
     sl_status st;
-    if ((st = map_accounts(e, err)) ||
-        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], start_thread,
-                           err)) ||
-        (st = sl_reader_open(e->settings.reader, e->settings.depth, &e->account[SL_ACCOUNT_THREADS],
-                             &e->reader, err)))
-        return st;
-    sl_cpu_backend_init(&e->backend, setup->cpu, &e->pool);
-
     // What streams in later, or is computed, can serve as a buffer now.
-    sl_arena *spare = e->account[SL_ACCOUNT_HOT].bytes > e->account[SL_ACCOUNT_RING].bytes
-                          ? &e->account[SL_ACCOUNT_HOT]
-                          : &e->account[SL_ACCOUNT_RING];
+    sl_arena *ring = &e->account[SL_ACCOUNT_RING], *hot = &e->account[SL_ACCOUNT_HOT];
+    sl_arena *spare = hot->bytes > ring->bytes && !fills_beside(p, &e->store) ? hot : ring;
     sl_loader loader = {
         .bounce = spare->base,
         .bounce_bytes = SL_MIN(spare->bytes, 4 * SL_MIB),
@@ -232,10 +240,9 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, sl_in_place *
         .progress = setup->progress,
         .user = setup->user,
     };
-    void *strips = sl_arena_alloc(trunk, (size_t)(2 * p->strip_bytes), SL_PAGE);
     void *tables = sl_arena_alloc(trunk, (size_t)sl_plan_weight_table_bytes(&e->store), 64);
-    if (!tables || !strips)
-        return sl_arena_full(trunk, (size_t)(2 * p->strip_bytes), err);
+    if (!tables)
+        return sl_arena_full(trunk, (size_t)sl_plan_weight_table_bytes(&e->store), err);
     if (in) {
         in->progress = setup->progress;
         in->user = setup->user;
@@ -256,6 +263,37 @@ static sl_status start(sl_engine *e, const sl_engine_setup *setup, sl_in_place *
     if (st || (st = open_text(e, &loader, err)))
         return st;
     e->open_read_bytes = loader.read_bytes;
+    return SL_OK;
+}
+
+static sl_status start(sl_engine *e, const sl_engine_setup *setup, sl_in_place *in,
+                       uint8_t *resident, sl_error *err) {
+    const sl_plan_result *p = &e->plan;
+    sl_arena *trunk = &e->account[SL_ACCOUNT_TRUNK];
+    sl_status st;
+    if ((st = map_accounts(e, err)) ||
+        (st = sl_pool_init(&e->pool, p->n_threads, &e->account[SL_ACCOUNT_THREADS], start_thread,
+                           err)) ||
+        (st = sl_reader_open(e->settings.reader, e->settings.depth, &e->account[SL_ACCOUNT_THREADS],
+                             &e->reader, err)))
+        return st;
+    sl_cpu_backend_init(&e->backend, setup->cpu, &e->pool);
+
+    void *strips = sl_arena_alloc(trunk, (size_t)(2 * p->strip_bytes), SL_PAGE);
+    if (!strips)
+        return sl_arena_full(trunk, (size_t)(2 * p->strip_bytes), err);
+
+    sl_arena *scratch = &e->account[SL_ACCOUNT_SCRATCH];
+    sl_thread filler = {0};
+    if (fills_beside(p, &e->store) &&
+        (st = sl_thread_start(&filler, "sl-fill", scratch, FILL_STACK_BYTES, fill,
+                              &e->account[SL_ACCOUNT_HOT], err)))
+        return st;
+    st = load(e, setup, in, resident, err);
+    sl_thread_join(&filler);
+    sl_arena_reset(scratch, 0);
+    if (st)
+        return st;
     if (p->strip_bytes)
         sl_trunk_init(&e->trunk, &e->store, e->reader, strips, p->strip_bytes);
     bind(e, setup);
