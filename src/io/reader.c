@@ -62,6 +62,13 @@ static void settle(sl_reader *reader, sl_read *read) {
         finish(reader, read, (int32_t)read->n_read);
 }
 
+// Sleep until some attempt has ended, and settle it.
+static void settle_one(sl_reader *reader) {
+    sl_read *ended = reader->ops->collect(reader, true);
+    if (ended)
+        settle(reader, ended);
+}
+
 uint64_t sl_reader_bytes(sl_reader_kind kind, uint32_t depth) {
     return kind == SL_READER_URING ? sl__reader_uring_bytes() : sl__reader_pread_bytes(depth);
 }
@@ -88,11 +95,8 @@ sl_status sl_reader_open(sl_reader_kind kind, uint32_t depth, sl_arena *arena, s
 void sl_reader_close(sl_reader *reader) {
     if (!reader)
         return;
-    while (reader->n_in_flight > 0) {
-        sl_read *read = reader->ops->collect(reader, true);
-        if (read)
-            settle(reader, read);
-    }
+    while (reader->n_in_flight > 0)
+        settle_one(reader);
     reader->ops->close(reader);
 }
 
@@ -105,7 +109,8 @@ static void note(sl_read_log *log, const sl_read *read) {
 
 void sl_reader_submit(sl_reader *reader, sl_read *read) {
     assert(!read->busy && read->n_bytes <= SL_READ_BYTES_MAX);
-    assert(reader->n_in_flight < reader->depth);
+    while (reader->n_in_flight >= reader->depth)
+        settle_one(reader);
     read->busy = true;
     read->done = false;
     read->n_read = 0;
@@ -129,11 +134,8 @@ uint32_t sl_reader_free(const sl_reader *reader) {
 
 void sl_reader_wait(sl_reader *reader, sl_read *read) {
     assert(read->busy || read->done);
-    while (!read->done) {
-        sl_read *ended = reader->ops->collect(reader, true);
-        if (ended)
-            settle(reader, ended);
-    }
+    while (!read->done)
+        settle_one(reader);
 }
 
 void sl_reader_poll(sl_reader *reader) {

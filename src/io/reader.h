@@ -63,8 +63,8 @@ SL_MUST_USE sl_status sl_reader_open(sl_reader_kind kind, uint32_t depth, sl_are
 /* Waits for reads in flight, so that no buffer is written to afterwards. Accepts NULL. */
 void sl_reader_close(sl_reader *reader);
 
-/* Start a read now; at most depth may be in flight (sl_reader_free tells how many more fit). What
- * goes wrong arrives as the read's result. */
+/* Start a read now. Where depth are in flight already (sl_reader_free tells how many more fit), one of them is
+ * waited for first. What goes wrong arrives as the read's result. */
 void sl_reader_submit(sl_reader *reader, sl_read *read);
 uint32_t sl_reader_free(const sl_reader *reader);
 /* Block until this read is done; others that finish meanwhile are marked done as well. Returns at

@@ -470,12 +470,14 @@ static sl_status add_stop_tokens(const sl_config *c, const sl_json *section, sl_
 
 /* ---- the whole ------------------------------------------------------------------------------------- */
 
-static const sl_family *family_of(const sl_json *type) {
-    for (uint32_t i = 0; i < sl_n_families; i++)
-        for (const char *const *t = sl_families[i]->model_types; *t; t++)
+static bool find_family(const sl_json *type, const sl_family **out) {
+    for (uint32_t i = 0; i < sl_n_families; i++) {
+        *out = sl_families[i];
+        for (const char *const *t = (*out)->model_types; *t; t++)
             if (sl_json_text_is(type, *t))
-                return sl_families[i];
-    return NULL;
+                return true;
+    }
+    return false;
 }
 
 static sl_status unknown_family(const sl_json *type, sl_error *err) {
@@ -529,8 +531,8 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
     const sl_json *type = sl_json_member_set(config, "model_type");
     if (!sl_json_is(type, SL_JSON_STRING))
         return sl_fail(err, SL_ERR_CORRUPT, "config.json: 'model_type' is missing");
-    const sl_family *f = family_of(type);
-    if (!f)
+    const sl_family *f;
+    if (!find_family(type, &f))
         return unknown_family(type, err);
     m->family = f;
     const sl_config c = {sl_json_is(text, SL_JSON_OBJECT) ? text : config, config, f, notes, err};

@@ -1050,7 +1050,7 @@ static sl_status sort_added(compiler *c) {
     sl_status st;
     for (uint32_t i = 0; i < c->n_added; i++) {
         added *a = &c->added[i];
-        const entry *e = &c->entries[a->id];
+        entry *e = &c->entries[a->id];
         char content[SL_TOK_TOKEN_BYTES_MAX];
         memcpy(content, c->texts.data + e->at, e->len); // keep_normalized() moves texts
         // Where spaces and marks are one, text does not tell any more which of them was there.
@@ -1066,6 +1066,9 @@ static sl_status sort_added(compiler *c) {
             continue;
         if ((st = keep_normalized(c, content, e->len, &a->pattern, &a->pattern_len)))
             return st;
+        // It is written as it was matched, too.
+        e->at = a->pattern;
+        e->len = a->pattern_len;
     }
     for (uint32_t i = 0; i < c->n_added; i++)
         c->added[i].bytes = c->texts.data + c->added[i].pattern;

@@ -254,7 +254,7 @@ static void types_bits_and_groups(void **state) {
         spec.layout = cases[i].layout;
         spec.dtype = cases[i].dtype;
         (void)snprintf(src, sizeof(src), "types-%s-src", cases[i].name);
-        sl_convert_params params = {.options = {cases[i].bits, cases[i].group}};
+        sl_convert_params params = {.options = {.bits = cases[i].bits, .group = cases[i].group}};
         const char *dst = test_scratch_path(cases[i].name);
         convert_ok(made(src, &spec), dst, &params);
         open_ok(dst, &s);
@@ -274,7 +274,7 @@ static void types_bits_and_groups(void **state) {
 static void what_does_not_fit_a_group_stays_dense(void **state) {
     (void)state;
     test_checkpoint spec = test_checkpoint_default();
-    sl_convert_params params = {.options = {4, 128}};
+    sl_convert_params params = {.options = {.bits = 4, .group = 128}};
     sl_store s;
     const char *dst = test_scratch_path("dense");
     convert_ok(made("dense-src", &spec), dst, &params);
@@ -563,7 +563,7 @@ static const char *edited_golden(const char *name, const char *from, const char 
 
 static void quantization_sections_are_checked(void **state) {
     (void)state;
-    sl_convert_params params = {.options = {4, 0}};
+    sl_convert_params params = {.options = {.bits = 4}};
     const char *dst = test_scratch_path("section");
     convert_fails(edited_golden("mxfp4", "\"mode\": \"affine\"", "\"mode\": \"mxfp4\""), dst, NULL,
                   SL_ERR_UNSUPPORTED, "mxfp4");

@@ -441,7 +441,7 @@ static const gpt_shape large = {1, 2176, 4096};
 // [in][out] with alternating columns against what the test itself turned.
 static void turned_experts(gpt_shape g, const char *names[4], uint32_t group) {
     sl_store s;
-    sl_convert_params params = {.options = {4, group}, .force = true};
+    sl_convert_params params = {.options = {.bits = 4, .group = group}, .force = true};
     test_entries hf = gpt_entries(g, GPT_BF16), plain = gpt_entries(g, GPT_BF16_STACKED);
     const char *a = test_scratch_path(names[0]), *b = test_scratch_path(names[1]);
     convert_ok(write_gpt(names[2], &hf, g, ""), a, &params);
@@ -547,7 +547,7 @@ static void large_mxfp4_is_kept(void **state) {
 static void the_rest_of_mxfp4_can_be_quantized(void **state) {
     (void)state;
     sl_store s;
-    const sl_convert_params params = {.options = {8, 0}, .force = true};
+    const sl_convert_params params = {.options = {.bits = 8}, .force = true};
     test_entries e = gpt_entries(small, GPT_BLOCKS);
     const char *src = write_gpt("rest-src", &e, small, HF_MXFP4), *dst = test_scratch_path("rest");
     convert_ok(src, dst, &params);
@@ -621,7 +621,7 @@ static void damaged_mxfp4_is_named(void **state) {
 static void modes_of_modules(void **state) {
     (void)state;
     test_entries e = gpt_entries(small, GPT_MXFP4_MLX);
-    const sl_convert_params asked = {.options = {4, 0}, .force = true};
+    const sl_convert_params asked = {.options = {.bits = 4}, .force = true};
     static const struct {
         const char *section;
         sl_status status;
@@ -761,7 +761,7 @@ static void fp8_is_requantized(void **state) {
         test_entries e = deepseek_f8(i ? "BF16" : "F32", 96);
         sl_store s;
         sl_matrix m, parts[SL_PARTS_MAX];
-        const sl_convert_params params = {.options = {i ? 8 : 0, 0}, .force = true};
+        const sl_convert_params params = {.options = {.bits = i ? 8 : 0}, .force = true};
         const char *dst = test_scratch_path("fp8");
         const char *src = write_folder("fp8-src", &e, "deepseek_v3", FP8);
         edit_config(src, "\"v_head_dim\": 64", "\"v_head_dim\": 96");
