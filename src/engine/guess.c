@@ -118,7 +118,8 @@ void sl__guess_layer_begins(sl_experts *x, uint32_t n_missing) {
     g->demand_begin = now;
     g->n_demand = n_missing;
     g->quiet = n_missing ? 0 : g->quiet + 1;
-    g->ahead = !g->off && !x->single && x->n >= x->store->model.moe.n_experts / 4 * 3;
+    // A layer that has all it needs tells that the next one may have, too.
+    g->ahead = !g->off && !x->single && n_missing && x->n >= x->store->model.moe.n_experts / 4 * 3;
     set_width(x);
 }
 
