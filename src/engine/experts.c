@@ -29,6 +29,11 @@ static float expected_wait(const sl_experts *x, uint32_t key, uint32_t layer) {
                           x->store->model.n_layers);
 }
 
+// Of the layer's expert `index`, or SL_NO_SLOT.
+static uint32_t slot_of(const sl_experts *x, uint32_t index) {
+    return x->entries[sl__expert_key(x, x->layer, x->experts[index])].slot;
+}
+
 /* ---- reads ------------------------------------------------------------------------------------- */
 
 // Account for reads that have finished.
@@ -239,7 +244,7 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
                         n_uses[i], n_tokens);
     uint32_t n_missing = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t slot = x->entries[sl__expert_key(x, layer, experts[i])].slot;
+        uint32_t slot = slot_of(x, i);
         if (slot != SL_NO_SLOT && x->slots[slot].error && !x->slots[slot].pending) {
             sl__expert_forget(x, slot); // a guess that failed: nobody waited for it
             slot = SL_NO_SLOT;
@@ -248,13 +253,15 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
         if (slot == SL_NO_SLOT)
             continue;
         x->slots[slot].pins++;
-        if (sl__slot_has(&x->slots[slot], SL_SLOT_GUESSED))
+        if (sl__slot_has(&x->slots[slot], SL_SLOT_GUESSED)) {
             sl__guess_came_true(x, slot);
-        else
+        } else {
+            x->slots[slot].flags &= (uint8_t)~SL_SLOT_CAME_TRUE;
             x->hits++;
+        }
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t slot = x->entries[sl__expert_key(x, layer, experts[i])].slot;
+        uint32_t slot = slot_of(x, i);
         if (slot != SL_NO_SLOT && sl__slot_has(&x->slots[slot], SL_SLOT_RING))
             promote(x, slot);
     }
@@ -293,7 +300,7 @@ static uint32_t pick_ready(const sl_experts *x) {
     for (uint32_t i = 0; i < x->n; i++) {
         if (x->given[i])
             continue;
-        uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        uint32_t slot = slot_of(x, i);
         if (slot != SL_NO_SLOT && !x->slots[slot].pending)
             return i;
         if (x->in_order)
@@ -306,12 +313,17 @@ static uint32_t pick_ready(const sl_experts *x) {
  * last one's and read that one again when its turn comes. False where only guesses are in the way. */
 static bool steal_slot(sl_experts *x) {
     for (uint32_t i = x->n; i-- > x->n_submitted;) {
-        uint32_t slot = x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        uint32_t slot = slot_of(x, i);
         if (slot != SL_NO_SLOT && sl__slot_has(&x->slots[slot], SL_SLOT_RING) &&
             !x->slots[slot].pending) {
+            if (sl__slot_has(&x->slots[slot], SL_SLOT_CAME_TRUE)) {
+                x->guesses_used--;
+                x->guesses_wasted++;
+            } else {
+                x->hits--;
+            }
             x->slots[slot].pins = 0;
             sl__expert_forget(x, slot);
-            x->hits--;
             return true;
         }
     }
@@ -336,7 +348,7 @@ static void wait_for_next(sl_experts *x) {
     while (x->given[first])
         first++;
     if (first < x->n_submitted) {
-        wait_any(x, x->entries[sl__expert_key(x, x->layer, x->experts[first])].slot);
+        wait_any(x, slot_of(x, first));
         return;
     }
     if (steal_slot(x))
@@ -349,10 +361,6 @@ static void wait_for_next(sl_experts *x) {
         }
     }
     assert(!"a ring slot is free, held by a later expert, or being read into");
-}
-
-static uint32_t slot_of(const sl_experts *x, uint32_t index) {
-    return x->entries[sl__expert_key(x, x->layer, x->experts[index])].slot;
 }
 
 typedef struct check_job {
@@ -433,8 +441,7 @@ static void end(sl_expert_source *source) {
     sl_experts *x = self(source);
     // After an error: what was asked for and not handed out is unpinned, and failed slots are emptied.
     for (uint32_t i = 0; i < x->n; i++) {
-        uint32_t slot =
-            x->given[i] ? SL_NO_SLOT : x->entries[sl__expert_key(x, x->layer, x->experts[i])].slot;
+        uint32_t slot = x->given[i] ? SL_NO_SLOT : slot_of(x, i);
         if (slot == SL_NO_SLOT)
             continue;
         while (x->slots[slot].pending)

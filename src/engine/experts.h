@@ -51,7 +51,8 @@ typedef struct sl_slot {
 typedef enum sl_slot_flag {
     SL_SLOT_CHECKED = 1, /* the checksum was compared since the read */
     SL_SLOT_RING = 2,
-    SL_SLOT_GUESSED = 4, /* read as a guess, and not asked for so far */
+    SL_SLOT_GUESSED = 4,   /* read as a guess, and not asked for so far */
+    SL_SLOT_CAME_TRUE = 8, /* a guess when it was last asked for, which counts as no hit */
 } sl_slot_flag;
 
 typedef struct sl_expert_read {

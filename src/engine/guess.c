@@ -132,6 +132,7 @@ void sl__guess_demand_ends(sl_experts *x) {
 
 void sl__guess_came_true(sl_experts *x, uint32_t slot) {
     x->slots[slot].flags &= (uint8_t)~SL_SLOT_GUESSED;
+    x->slots[slot].flags |= SL_SLOT_CAME_TRUE;
     x->guesses_used++;
     average(&x->guesses.precision, 1);
 }

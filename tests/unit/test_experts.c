@@ -112,6 +112,7 @@ static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const u
     sl_expert_source *s = &t->x.base;
     bool given[EXPERTS] = {false};
     sl_status st = SL_OK;
+    uint64_t hits = t->x.hits, counted = hits + t->x.guesses_used + t->x.reads_total;
     s->begin(s, layer, experts, n_uses, n, in_order);
     for (uint32_t i = 0; i < n;) {
         sl_expert_view views[EXPERTS];
@@ -137,6 +138,10 @@ static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const u
         i += got;
     }
     s->end(s);
+    // Each that was asked for counts once and as what it was, also where it lost its slot and was read after all.
+    assert_true(t->x.hits >= hits && t->x.hits - hits <= n);
+    if (!st)
+        assert_int_equal(t->x.hits + t->x.guesses_used + t->x.reads_total, counted + n);
     check_tables(&t->x);
     return st;
 }
@@ -335,11 +340,32 @@ static void a_guess_comes_true(void **state) {
     tier_close(&t);
 }
 
+/* Guesses fill the ring, and an expert that comes before them needs a slot: one of them goes, is read again, and is no
+ * hit that there never was. */
+static void a_guess_gives_way(void **state) {
+    (void)state;
+    tier t = {0};
+    sl_error err;
+    const uint32_t experts[] = {1, 40, 41, 42, 43}, uses[] = {2, 2, 2, 2, 2};
+    tier_open(&t, SL_READER_PREAD, 4, 0, true);
+    t.x.guesses.width = 4;
+    sl_experts_tick(&t.x, 2);
+    t.x.base.guess(&t.x.base, 2, experts + 1, 4);
+    sl_experts_drain(&t.x);
+    assert_int_equal(t.x.guess_reads, 4);
+    demo_check(serve(&t, 2, experts, uses, 5, true, &err), &err);
+    assert_int_equal(t.x.hits, 0);
+    assert_int_equal(t.x.guesses_used, 3);
+    assert_int_equal(t.x.guesses_wasted, 1);
+    assert_int_equal(t.x.reads_total, 2);
+    tier_close(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_sequence),          cmocka_unit_test(favourites_stay),
         cmocka_unit_test(a_chunk_evicts_nobody), cmocka_unit_test(present_experts_come_first),
-        cmocka_unit_test(a_guess_comes_true),
+        cmocka_unit_test(a_guess_comes_true),    cmocka_unit_test(a_guess_gives_way),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
