@@ -24,14 +24,6 @@
 #include "helpers/scratch.h"
 #include "store/verify.h"
 
-static const char *in(const char *folder, const char *name) {
-    static char paths[4][2048];
-    static unsigned at;
-    char *path = paths[at++ % 4];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
 /* What a child does: convert with a limit on file sizes, then write status, message and "resumed" to a pipe. */
 typedef struct answer {
     sl_status status;
@@ -120,11 +112,11 @@ static void stores_agree(const char *a, const char *b, uint32_t n_layers, bool m
     // A move leaves the files' times out of what the manifest says of the checkpoint.
     static const char *const files[] = {"manifest.json", "trunk.bin", "embed.bin", "experts.sum"};
     for (size_t i = !manifest; i < SL_COUNT(files); i++)
-        assert_true(test_files_equal(in(a, files[i]), in(b, files[i])));
+        assert_true(test_files_equal(test_path_in(a, files[i]), test_path_in(b, files[i])));
     for (uint32_t i = 0; i < n_layers; i++) {
         char name[32];
         (void)snprintf(name, sizeof(name), "experts/%03u.bin", i);
-        assert_true(test_files_equal(in(a, name), in(b, name)));
+        assert_true(test_files_equal(test_path_in(a, name), test_path_in(b, name)));
     }
 }
 
@@ -169,7 +161,7 @@ static uint64_t blocks_of(const char *folder, uint32_t n_shards) {
         char name[64];
         struct stat s;
         (void)snprintf(name, sizeof(name), "model-%u.safetensors", i);
-        if (stat(in(folder, name), &s) == 0)
+        if (stat(test_path_in(folder, name), &s) == 0)
             bytes += (uint64_t)s.st_blocks * 512;
     }
     return bytes;
@@ -208,7 +200,7 @@ static void moved(const char *name, test_layout layout) {
             break;
         assert_int_equal(a.status, SL_ERR_CANCELED);
         n_killed++;
-        if (access(in(src, "sluice-move"), F_OK)) {
+        if (access(test_path_in(src, "sluice-move"), F_OK)) {
             if (access(dst, F_OK) == 0) { // all was done but saying so
                 a.status = SL_OK;
                 break;
@@ -216,7 +208,7 @@ static void moved(const char *name, test_layout layout) {
             continue;
         }
         least = SL_MIN(least, blocks_of(src, spec.n_shards));
-        a = run(src, in(test_scratch(), "move-other"), 0, NULL);
+        a = run(src, test_path_in(test_scratch(), "move-other"), 0, NULL);
         assert_int_equal(a.status, SL_ERR_STATE);
         if (access(dst, F_OK)) {
             answer other =
@@ -240,8 +232,8 @@ static void moved(const char *name, test_layout layout) {
     uint32_t n_damaged;
     assert_int_equal(sl_store_verify(dst, &quiet, &n_damaged, &err), SL_OK);
     assert_int_equal(blocks_of(src, spec.n_shards), 0);
-    assert_int_equal(access(in(src, "sluice-move"), F_OK), -1);
-    assert_int_equal(access(in(src, "config.json"), F_OK), 0);
+    assert_int_equal(access(test_path_in(src, "sluice-move"), F_OK), -1);
+    assert_int_equal(access(test_path_in(src, "config.json"), F_OK), 0);
 }
 
 static void moved_at_any_moment(void **state) {
@@ -264,10 +256,11 @@ static void moves_are_careful(void **state) {
     spec.n_vocab++;
     test_checkpoint_write(other, &spec);
     moves = true;
-    assert_int_equal(link(in(src, "model.safetensors"), in(src, "same.file")), 0);
+    assert_int_equal(link(test_path_in(src, "model.safetensors"), test_path_in(src, "same.file")),
+                     0);
     answer a = run(src, dst, 0, NULL);
     assert_int_equal(a.status, SL_ERR_UNSUPPORTED);
-    assert_int_equal(unlink(in(src, "same.file")), 0);
+    assert_int_equal(unlink(test_path_in(src, "same.file")), 0);
     pid_t pid = begin(src, dst, 0, true, &from);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     (void)kill(pid, SIGKILL);
@@ -311,7 +304,7 @@ static void a_file_that_cannot_grow(void **state) {
     answer a = run(src, dst, 100000, NULL);
     assert_int_equal(a.status, SL_ERR_IO);
     assert_non_null(strstr(a.message, "longer than is allowed"));
-    assert_int_equal(access(in(test_scratch(), "limit.partial"), F_OK), 0);
+    assert_int_equal(access(test_path_in(test_scratch(), "limit.partial"), F_OK), 0);
     a = run(src, dst, 0, NULL);
     check(&a);
 }
@@ -328,7 +321,7 @@ static void a_full_drive(void **state) {
         skip();
     }
     test_checkpoint_write(src, &spec);
-    answer a = run(src, in(drive, "m"), 0, NULL);
+    answer a = run(src, test_path_in(drive, "m"), 0, NULL);
     bool said = a.status == SL_ERR_IO && strstr(a.message, "not enough space");
     (void)umount(drive);
     if (!said)
@@ -336,10 +329,10 @@ static void a_full_drive(void **state) {
     // Large enough at first; the child is stopped, the drive filled, and the child goes on.
     assert_int_equal(mount("tmpfs", drive, "tmpfs", 0, "size=64m"), 0);
     int from, status;
-    pid_t pid = begin(src, in(drive, "m"), 0, true, &from);
+    pid_t pid = begin(src, test_path_in(drive, "m"), 0, true, &from);
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    FILE *hog = fopen(in(drive, "hog"), "wb");
+    FILE *hog = fopen(test_path_in(drive, "hog"), "wb");
     const char block[4096] = {0};
     setvbuf(hog, NULL, _IONBF, 0);
     while (fwrite(block, 1, sizeof(block), hog) == sizeof(block))
@@ -348,8 +341,8 @@ static void a_full_drive(void **state) {
     (void)kill(pid, SIGCONT);
     a = finish(pid, from, NULL);
     bool words = a.status == SL_ERR_IO && strstr(a.message, "no space is left");
-    (void)unlink(in(drive, "hog"));
-    answer after = run(src, in(drive, "m"), 0, NULL);
+    (void)unlink(test_path_in(drive, "hog"));
+    answer after = run(src, test_path_in(drive, "m"), 0, NULL);
     (void)umount(drive);
     if (!words)
         fail_msg("%s: %s", sl_status_name(a.status), a.message);
@@ -397,7 +390,8 @@ static void memory_is_bounded(void **state) {
                            "experts/003.bin", "experts.sum", "manifest.json"};
     for (size_t i = 0; i <= SL_COUNT(files); i++) {
         sl_file f;
-        const char *path = i < SL_COUNT(files) ? in(dst, files[i]) : in(src, "model.safetensors");
+        const char *path = i < SL_COUNT(files) ? test_path_in(dst, files[i])
+                                               : test_path_in(src, "model.safetensors");
         assert_int_equal(sl_file_open(path, false, &f, &err), SL_OK);
         assert_int_equal(sl_file_cached_bytes(&f, &cached, &err), SL_OK);
         total += cached;

@@ -28,14 +28,6 @@ static void check(sl_status st, const sl_error *err) {
         fail_msg("%s: %s", sl_status_name(st), err->message);
 }
 
-static const char *in(const char *folder, const char *name) {
-    static char paths[4][2048];
-    static unsigned at;
-    char *path = paths[at++ % 4];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
 // A copy of a golden checkpoint.
 static const char *copy(const char *name) {
     static const char *const files[] = {"config.json", FILE_NAME};
@@ -45,8 +37,8 @@ static const char *copy(const char *name) {
     assert_int_equal(mkdir(folder, 0777), 0);
     for (size_t i = 0; i < SL_COUNT(files); i++) {
         size_t n;
-        char *bytes = test_file_read(in(golden, files[i]), &n);
-        test_file_write(in(folder, files[i]), bytes, n);
+        char *bytes = test_file_read(test_path_in(golden, files[i]), &n);
+        test_file_write(test_path_in(folder, files[i]), bytes, n);
         free(bytes);
     }
     return folder;
@@ -116,7 +108,7 @@ static void reads_that_fail_once(void **state) {
 static void cut_short_while_running(void **state) {
     (void)state;
     const char *folder = copy("cut");
-    const char *path = in(folder, FILE_NAME);
+    const char *path = test_path_in(folder, FILE_NAME);
     sl_engine *engine;
     sl_session *session;
     sl_error err;
@@ -148,8 +140,8 @@ static void replaced_while_running(void **state) {
     sl_error err;
     check(open_at(folder, 1, &engine, &session, &err), &err);
     const sl_hash128 want = answer_of(session);
-    test_file_write(in(folder, "other"), "other", 5);
-    assert_int_equal(rename(in(folder, "other"), in(folder, FILE_NAME)), 0);
+    test_file_write(test_path_in(folder, "other"), "other", 5);
+    assert_int_equal(rename(test_path_in(folder, "other"), test_path_in(folder, FILE_NAME)), 0);
     assert_true(sl_hash_equal(answer_of(session), want));
     sl_engine_close(engine);
 }
@@ -157,7 +149,7 @@ static void replaced_while_running(void **state) {
 static void damaged_before(void **state) {
     (void)state;
     const char *folder = copy("damaged");
-    const char *path = in(folder, FILE_NAME);
+    const char *path = test_path_in(folder, FILE_NAME);
     sl_engine_options o;
     sl_engine *engine;
     sl_error err;

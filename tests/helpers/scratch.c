@@ -28,6 +28,21 @@ const char *test_scratch_path(const char *name) {
     return path;
 }
 
+// Places of its own: callers keep a scratch path over many of these.
+const char *test_path_in(const char *parent, const char *name) {
+    static char paths[4][2048];
+    static unsigned at;
+    char *path = paths[at++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", parent, name);
+    return path;
+}
+
+const char *test_golden(const char *name) {
+    static char path[512];
+    snprintf(path, sizeof(path), SL_TEST_DATA "/goldens/%s", name);
+    return path;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st;
     (void)type;

@@ -9,4 +9,9 @@ const char *test_scratch(void);
 const char *test_scratch_path(const char *name);
 void test_scratch_remove(void);
 
+/* folder/name; valid until the next four calls. */
+const char *test_path_in(const char *folder, const char *name);
+/* A folder of tests/data/goldens; valid until the next call. */
+const char *test_golden(const char *name);
+
 #endif

@@ -50,20 +50,6 @@ static void convert_fails(const char *src, const char *dst, const sl_convert_par
                  sl_status_name(want), says);
 }
 
-static const char *in(const char *folder, const char *name) {
-    static char paths[4][1024];
-    static unsigned at;
-    char *path = paths[at++ % 4];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
-static const char *golden(const char *name) {
-    static char path[512];
-    (void)snprintf(path, sizeof(path), SL_TEST_DATA "/goldens/%s", name);
-    return path;
-}
-
 static const char *made(const char *name, const test_checkpoint *spec) {
     const char *path = test_scratch_path(name);
     test_checkpoint_write(path, spec);
@@ -73,16 +59,16 @@ static const char *made(const char *name, const test_checkpoint *spec) {
 static void stores_agree(const sl_store *s, const char *a, const char *b) {
     const char *files[] = {"trunk.bin", "embed.bin", "experts.sum"};
     for (size_t i = 0; i < SL_COUNT(files); i++)
-        if (!test_files_equal(in(a, files[i]), in(b, files[i])))
+        if (!test_files_equal(test_path_in(a, files[i]), test_path_in(b, files[i])))
             fail_msg("%s of %s and %s differ", files[i], a, b);
     for (uint32_t i = 0; i < s->model.n_layers; i++) {
         char name[32];
         (void)snprintf(name, sizeof(name), "experts/%03u.bin", i);
         if (s->model.ffn[i] == SL_FFN_DENSE) {
-            assert_int_equal(access(in(a, name), F_OK), -1);
+            assert_int_equal(access(test_path_in(a, name), F_OK), -1);
             continue;
         }
-        if (!test_files_equal(in(a, name), in(b, name)))
+        if (!test_files_equal(test_path_in(a, name), test_path_in(b, name)))
             fail_msg("%s of %s and %s differ", name, a, b);
     }
 }
@@ -117,9 +103,9 @@ static void both_layouts_give_one_store(void **state) {
         (void)snprintf(from, sizeof(from), "%s-mlx4", pairs[i]);
         (void)snprintf(to, sizeof(to), "%s-hf", pairs[i]);
         const char *hf = test_scratch_path(to), *mlx = test_scratch_path(from);
-        convert_ok(golden(pairs[i]), hf, NULL);
+        convert_ok(test_golden(pairs[i]), hf, NULL);
         assert_non_null(strstr(notes, "no tokenizer.json"));
-        convert_ok(golden(from), mlx, NULL);
+        convert_ok(test_golden(from), mlx, NULL);
         open_ok(hf, &s);
         stores_agree(&s, hf, mlx);
         assert_int_equal(s.expert.n_parts, 3);
@@ -137,9 +123,10 @@ static void the_store_holds_the_checkpoints_bytes(void **state) {
     sl_store s;
     char name[160];
     size_t n;
-    convert_ok(golden("qwen3_5_moe-mlx4"), dst, NULL);
+    convert_ok(test_golden("qwen3_5_moe-mlx4"), dst, NULL);
     open_ok(dst, &s);
-    test_tensors *t = test_tensors_open(in(golden("qwen3_5_moe-mlx4"), "model.safetensors"));
+    test_tensors *t =
+        test_tensors_open(test_path_in(test_golden("qwen3_5_moe-mlx4"), "model.safetensors"));
     uint32_t n_experts = s.model.moe.n_experts;
     for (uint32_t layer = 0; layer < s.model.n_layers; layer++) {
         (void)snprintf(name, sizeof(name), "%s/experts/%03u.bin", dst, layer);
@@ -169,7 +156,7 @@ static void the_store_holds_the_checkpoints_bytes(void **state) {
         }
         free(file);
     }
-    char *trunk = test_file_read(in(dst, "trunk.bin"), &n);
+    char *trunk = test_file_read(test_path_in(dst, "trunk.bin"), &n);
     const sl_store_tensor *conv = sl_store_tensor_find(&s, SL_ROLE_DELTA_CONV, 0);
     test_tensor taps =
         test_tensors_get(t, "language_model.model.layers.0.linear_attn.conv1d.weight");
@@ -181,7 +168,7 @@ static void the_store_holds_the_checkpoints_bytes(void **state) {
             assert_true(turned[tap * conv->shape.cols + c] == wide[c * conv->shape.rows + tap]);
     free(wide);
     free(trunk);
-    char *embed = test_file_read(in(dst, "embed.bin"), &n);
+    char *embed = test_file_read(test_path_in(dst, "embed.bin"), &n);
     test_tensor codes = test_tensors_get(t, "language_model.model.embed_tokens.weight");
     test_tensor biases = test_tensors_get(t, "language_model.model.embed_tokens.biases");
     for (uint32_t row = 0; row < s.embed.shape.rows; row++) {
@@ -207,8 +194,8 @@ static void norms_are_one_plus_w(void **state) {
     const char *src = made("norms-src", &spec), *dst = test_scratch_path("norms");
     convert_ok(src, dst, NULL);
     open_ok(dst, &s);
-    test_tensors *t = test_tensors_open(in(src, "model.safetensors"));
-    char *trunk = test_file_read(in(dst, "trunk.bin"), &n);
+    test_tensors *t = test_tensors_open(test_path_in(src, "model.safetensors"));
+    char *trunk = test_file_read(test_path_in(dst, "trunk.bin"), &n);
     const struct {
         sl_role role;
         uint32_t layer;
@@ -303,8 +290,8 @@ static void a_tied_head_is_the_embedding(void **state) {
         assert_false(s.model.tied_head);
         const sl_store_tensor *head = sl_store_tensor_find(&s, SL_ROLE_HEAD, 0);
         assert_non_null(head);
-        char *trunk = test_file_read(in(dst, "trunk.bin"), &n),
-             *embed = test_file_read(in(dst, "embed.bin"), &n);
+        char *trunk = test_file_read(test_path_in(dst, "trunk.bin"), &n),
+             *embed = test_file_read(test_path_in(dst, "embed.bin"), &n);
         for (uint32_t row = 0; row < s.embed.shape.rows; row++)
             assert_memory_equal(trunk + head->offset + row * head->layout.row_code_bytes,
                                 embed + row * s.embed.stride, head->layout.row_code_bytes);
@@ -323,12 +310,12 @@ static void shards_make_the_same_store(void **state) {
     convert_ok(made("one-src", &spec), one, NULL);
     spec.n_shards = 5;
     const char *src = made("five-src", &spec);
-    test_file_write(in(src, "extra.safetensors"), "\2\0\0\0\0\0\0\0{}", 10);
+    test_file_write(test_path_in(src, "extra.safetensors"), "\2\0\0\0\0\0\0\0{}", 10);
     convert_ok(src, five, NULL);
     assert_non_null(strstr(notes, "extra.safetensors is not in"));
     same_store(one, five);
     // Without the index all files count.
-    assert_int_equal(unlink(in(src, "model.safetensors.index.json")), 0);
+    assert_int_equal(unlink(test_path_in(src, "model.safetensors.index.json")), 0);
     const char *again = test_scratch_path("again");
     convert_ok(src, again, NULL);
     same_store(one, again);
@@ -343,7 +330,9 @@ static void link_demo(const char *dst, const char *without) {
     assert_int_equal(mkdir(dst, 0777), 0);
     for (size_t i = 0; i < SL_COUNT(names); i++)
         if (!without || strcmp(names[i], without) != 0)
-            assert_int_equal(symlink(in(SL_MODELS_DIR "/demo", names[i]), in(dst, names[i])), 0);
+            assert_int_equal(
+                symlink(test_path_in(SL_MODELS_DIR "/demo", names[i]), test_path_in(dst, names[i])),
+                0);
 }
 
 static void the_demo_brings_its_texts(void **state) {
@@ -359,7 +348,7 @@ static void the_demo_brings_its_texts(void **state) {
     assert_true(s.do_sample && s.top_k == 20 && s.temperature == 0.7 && s.top_p == 0.95 &&
                 s.min_p < 0);
     size_t n, m;
-    char *text = test_file_read(in(dst, "text.bin"), &n);
+    char *text = test_file_read(test_path_in(dst, "text.bin"), &n);
     char *source = test_file_read(SL_MODELS_DIR "/demo/chat_template.jinja", &m);
     assert_int_equal(s.chat_template.bytes, m);
     assert_memory_equal(text + s.chat_template.offset, source, m);
@@ -388,14 +377,14 @@ static void templates_are_checked_at_conversion(void **state) {
     const char *bad = "line one\n{% include 'x' %}";
     const char *src = test_scratch_path("template-src"), *dst = test_scratch_path("template");
     link_demo(src, "chat_template.jinja");
-    test_file_write(in(src, "chat_template.jinja"), bad, strlen(bad));
+    test_file_write(test_path_in(src, "chat_template.jinja"), bad, strlen(bad));
     sl_error err;
     sl_status st = convert(src, dst, NULL, NULL, &err);
     assert_int_equal(st, SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "line 2"));
     // Nothing was begun.
     assert_int_equal(access(dst, F_OK), -1);
-    test_file_write(in(src, "chat_template.jinja"), "{% for", 6);
+    test_file_write(test_path_in(src, "chat_template.jinja"), "{% for", 6);
     convert_fails(src, dst, NULL, SL_ERR_CORRUPT, "chat template");
 }
 
@@ -412,7 +401,7 @@ static void damaged_texts_are_refused(void **state) {
     for (size_t i = 0; i < SL_COUNT(cases); i++) {
         const char *src = test_scratch_path(cases[i].folder);
         link_demo(src, cases[i].file);
-        test_file_write(in(src, cases[i].file), cases[i].text, strlen(cases[i].text));
+        test_file_write(test_path_in(src, cases[i].file), cases[i].text, strlen(cases[i].text));
         convert_fails(src, test_scratch_path("damaged"), NULL, SL_ERR_CORRUPT, cases[i].says);
     }
 }
@@ -473,7 +462,7 @@ static void numbers_that_are_not_finite_are_refused(void **state) {
         char name[32];
         size_t n;
         (void)snprintf(name, sizeof(name), "nan-%zu", i);
-        const char *src = made(name, &spec), *file = in(src, "model.safetensors");
+        const char *src = made(name, &spec), *file = test_path_in(src, "model.safetensors");
         test_tensors *t = test_tensors_open(file);
         test_tensor bad = test_tensors_get(t, names[i]);
         uint16_t value;
@@ -496,14 +485,14 @@ static void other_formats_are_named(void **state) {
     convert_fails(src, dst, NULL, SL_ERR_MISSING, "nothing is there");
     assert_int_equal(mkdir(src, 0777), 0);
     convert_fails(src, dst, NULL, SL_ERR_MISSING, "no .safetensors files");
-    test_file_write(in(src, "model-q4.gguf"), "GGUF", 4);
+    test_file_write(test_path_in(src, "model-q4.gguf"), "GGUF", 4);
     convert_fails(src, dst, NULL, SL_ERR_UNSUPPORTED, "not supported yet: GGUF");
-    convert_fails(in(src, "model-q4.gguf"), dst, NULL, SL_ERR_UNSUPPORTED, "GGUF");
-    assert_int_equal(unlink(in(src, "model-q4.gguf")), 0);
-    test_file_write(in(src, "pytorch_model.bin"), "PK", 2);
+    convert_fails(test_path_in(src, "model-q4.gguf"), dst, NULL, SL_ERR_UNSUPPORTED, "GGUF");
+    assert_int_equal(unlink(test_path_in(src, "model-q4.gguf")), 0);
+    test_file_write(test_path_in(src, "pytorch_model.bin"), "PK", 2);
     convert_fails(src, dst, NULL, SL_ERR_UNSUPPORTED, "PyTorch");
     const char *pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n";
-    test_file_write(in(src, "model.safetensors"), pointer, strlen(pointer));
+    test_file_write(test_path_in(src, "model.safetensors"), pointer, strlen(pointer));
     convert_fails(src, dst, NULL, SL_ERR_CORRUPT, "git lfs pull");
 }
 
@@ -513,16 +502,16 @@ static void broken_files_are_named(void **state) {
     spec.n_shards = 3;
     const char *src = made("broken", &spec), *dst = test_scratch_path("broken-dst"), *index;
     size_t n;
-    char *file = test_file_read(in(src, "model-1.safetensors"), &n);
-    test_file_write(in(src, "model-1.safetensors"), file, n - 100);
+    char *file = test_file_read(test_path_in(src, "model-1.safetensors"), &n);
+    test_file_write(test_path_in(src, "model-1.safetensors"), file, n - 100);
     convert_fails(src, dst, NULL, SL_ERR_CORRUPT, "model-1.safetensors");
-    test_file_write(in(src, "model-1.safetensors"), file, 6);
+    test_file_write(test_path_in(src, "model-1.safetensors"), file, 6);
     convert_fails(src, dst, NULL, SL_ERR_CORRUPT, "model-1.safetensors");
-    assert_int_equal(unlink(in(src, "model-1.safetensors")), 0);
+    assert_int_equal(unlink(test_path_in(src, "model-1.safetensors")), 0);
     convert_fails(src, dst, NULL, SL_ERR_MISSING, "model-1.safetensors");
-    test_file_write(in(src, "model-1.safetensors"), file, n);
+    test_file_write(test_path_in(src, "model-1.safetensors"), file, n);
     free(file);
-    index = in(src, "model.safetensors.index.json");
+    index = test_path_in(src, "model.safetensors.index.json");
     const struct {
         const char *text, *says;
     } cases[] = {{"", "index"},
@@ -544,10 +533,10 @@ static const char *edited_golden(const char *name, const char *from, const char 
     const char *src = test_scratch_path(name);
     size_t n;
     assert_int_equal(mkdir(src, 0777), 0);
-    assert_int_equal(
-        symlink(in(golden("qwen3_5_moe-mlx4"), "model.safetensors"), in(src, "model.safetensors")),
-        0);
-    char *config = test_file_read(in(golden("qwen3_5_moe-mlx4"), "config.json"), &n);
+    assert_int_equal(symlink(test_path_in(test_golden("qwen3_5_moe-mlx4"), "model.safetensors"),
+                             test_path_in(src, "model.safetensors")),
+                     0);
+    char *config = test_file_read(test_path_in(test_golden("qwen3_5_moe-mlx4"), "config.json"), &n);
     char *at = strstr(config, from);
     assert_non_null(at);
     char *edited = malloc(n + strlen(to) + 1);
@@ -555,7 +544,7 @@ static const char *edited_golden(const char *name, const char *from, const char 
     memcpy(edited, config, head);
     memcpy(edited + head, to, strlen(to));
     memcpy(edited + head + strlen(to), at + strlen(from), tail);
-    test_file_write(in(src, "config.json"), edited, head + strlen(to) + tail);
+    test_file_write(test_path_in(src, "config.json"), edited, head + strlen(to) + tail);
     free(edited);
     free(config);
     return src;
@@ -569,11 +558,12 @@ static void quantization_sections_are_checked(void **state) {
                   SL_ERR_UNSUPPORTED, "mxfp4");
     convert_fails(edited_golden("gptq", "\"mode\": \"affine\"", "\"quant_method\": \"gptq\""), dst,
                   NULL, SL_ERR_UNSUPPORTED, "gptq");
-    convert_fails(golden("qwen3_5_moe-mlx4"), dst, &params, SL_ERR_ARGUMENT, "quantized already");
+    convert_fails(test_golden("qwen3_5_moe-mlx4"), dst, &params, SL_ERR_ARGUMENT,
+                  "quantized already");
     params.options.bits = 7;
-    convert_fails(golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "7 bits");
+    convert_fails(test_golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "7 bits");
     params.options = (sl_checkpoint_options){.bits = 4, .group = 48};
-    convert_fails(golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "group of 48");
+    convert_fails(test_golden("qwen3_5_moe"), dst, &params, SL_ERR_ARGUMENT, "group of 48");
     // The files count: a config that claims other bits is noted.
     convert_ok(edited_golden("claims", "\"bits\": 4", "\"bits\": 5"), dst, NULL);
     assert_non_null(strstr(notes, "other bits or groups than config.json says"));
@@ -594,22 +584,22 @@ static void destinations_are_protected(void **state) {
     open_ok(dst, &s);
     assert_int_equal(s.expert.shape[SL_PART_GATE].dtype, SL_DTYPE_Q8);
     sl_store_close(&s);
-    assert_int_equal(access(in(test_scratch(), "protect.partial"), F_OK), -1);
+    assert_int_equal(access(test_path_in(test_scratch(), "protect.partial"), F_OK), -1);
     const char *other = test_scratch_path("other-folder");
     assert_int_equal(mkdir(other, 0777), 0);
-    test_file_write(in(other, "thesis.txt"), "x", 1);
+    test_file_write(test_path_in(other, "thesis.txt"), "x", 1);
     convert_fails(src, other, &force, SL_ERR_EXISTS, "not a converted model");
-    assert_int_equal(access(in(other, "thesis.txt"), F_OK), 0);
+    assert_int_equal(access(test_path_in(other, "thesis.txt"), F_OK), 0);
     // A manifest.json alone is somebody's web project, and what lies in a model may be notes.
-    test_file_write(in(other, "manifest.json"), "{}", 2);
+    test_file_write(test_path_in(other, "manifest.json"), "{}", 2);
     convert_fails(src, other, &force, SL_ERR_EXISTS, "not a converted model");
-    assert_int_equal(access(in(other, "manifest.json"), F_OK), 0);
-    test_file_write(in(dst, "notes.txt"), "x", 1);
+    assert_int_equal(access(test_path_in(other, "manifest.json"), F_OK), 0);
+    test_file_write(test_path_in(dst, "notes.txt"), "x", 1);
     convert_fails(src, dst, &force, SL_ERR_EXISTS, "notes.txt");
-    assert_int_equal(unlink(in(dst, "notes.txt")), 0);
-    test_file_write(in(dst, "experts/notes.txt"), "x", 1);
+    assert_int_equal(unlink(test_path_in(dst, "notes.txt")), 0);
+    test_file_write(test_path_in(dst, "experts/notes.txt"), "x", 1);
     convert_fails(src, dst, &force, SL_ERR_EXISTS, "notes.txt");
-    assert_int_equal(unlink(in(dst, "experts/notes.txt")), 0);
+    assert_int_equal(unlink(test_path_in(dst, "experts/notes.txt")), 0);
     const char *link = test_scratch_path("link");
     assert_int_equal(symlink(dst, link), 0);
     convert_fails(src, link, &force, SL_ERR_EXISTS, "symbolic link");
@@ -655,8 +645,9 @@ static void a_stopped_conversion_goes_on(void **state) {
     assert_int_equal(convert(src, dst, &params, &resumed, &err), SL_OK);
     assert_true(resumed);
     same_store(whole, dst);
-    assert_true(test_files_equal(in(whole, "manifest.json"), in(dst, "manifest.json")));
-    assert_int_equal(access(in(dst, "journal"), F_OK), -1);
+    assert_true(
+        test_files_equal(test_path_in(whole, "manifest.json"), test_path_in(dst, "manifest.json")));
+    assert_int_equal(access(test_path_in(dst, "journal"), F_OK), -1);
 }
 
 static void changed_sources_and_options_start_anew(void **state) {
@@ -676,7 +667,7 @@ static void changed_sources_and_options_start_anew(void **state) {
     assert_non_null(strstr(notes, "starts anew"));
     // The same size and another time: a file that was fetched again.
     const struct timespec times[2] = {{1000000000, 5}, {1000000000, 5}};
-    assert_int_equal(utimensat(AT_FDCWD, in(src, "model.safetensors"), times, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, test_path_in(src, "model.safetensors"), times, 0), 0);
     assert_int_equal(convert(src, dst, &params, &resumed, &err), SL_ERR_CANCELED);
     assert_false(resumed);
     assert_non_null(strstr(notes, "starts anew"));
@@ -702,14 +693,14 @@ static void a_damaged_journal_is_cut(void **state) {
     convert_ok(src, whole, &params);
     s.at = s.total - 1;
     assert_int_equal(convert(src, dst, &params, NULL, &err), SL_ERR_CANCELED);
-    char *journal = test_file_read(in(test_scratch(), "journal.partial/journal"), &n);
+    char *journal = test_file_read(test_path_in(test_scratch(), "journal.partial/journal"), &n);
     for (size_t cut = 0; cut <= n; cut += n / 23) {
-        test_file_write(in(test_scratch(), "journal.partial/journal"), journal, cut);
+        test_file_write(test_path_in(test_scratch(), "journal.partial/journal"), journal, cut);
         assert_int_equal(convert(src, dst, &params, &resumed, &err), SL_ERR_CANCELED);
     }
     s.at = UINT64_MAX;
     journal[n / 2] ^= 1;
-    test_file_write(in(test_scratch(), "journal.partial/journal"), journal, n);
+    test_file_write(test_path_in(test_scratch(), "journal.partial/journal"), journal, n);
     assert_int_equal(convert(src, dst, &params, &resumed, &err), SL_OK);
     same_store(whole, dst);
     free(journal);
@@ -725,7 +716,7 @@ static void a_finished_folder_is_published(void **state) {
     sl_convert_params never = {.report = stop_at, .user = &s};
     const char *src = made("finished-src", &spec), *dst = test_scratch_path("finished");
     convert_ok(src, dst, NULL);
-    assert_int_equal(rename(dst, in(test_scratch(), "finished.partial")), 0);
+    assert_int_equal(rename(dst, test_path_in(test_scratch(), "finished.partial")), 0);
     assert_int_equal(convert(src, dst, &never, &resumed, &err), SL_OK);
     assert_true(resumed);
     sl_store store;
@@ -753,12 +744,13 @@ static void describing_equals_converting(void **state) {
         char dst[64];
         (void)snprintf(dst, sizeof(dst), "describe-%zu", i);
         const char *path = test_scratch_path(dst);
-        convert_ok(golden(names[i]), path, NULL);
+        convert_ok(test_golden(names[i]), path, NULL);
         open_ok(path, &real);
         sl_buf_init(&said);
-        assert_int_equal(sl_checkpoint_open(golden(names[i]), &options, &said, &ck, &err), SL_OK);
+        assert_int_equal(sl_checkpoint_open(test_golden(names[i]), &options, &said, &ck, &err),
+                         SL_OK);
         assert_int_equal(sl_checkpoint_describe(&ck, &from_files, &err), SL_OK);
-        char *config = test_file_read(in(golden(names[i]), "config.json"), &n);
+        char *config = test_file_read(test_path_in(test_golden(names[i]), "config.json"), &n);
         assert_int_equal(sl_config_describe(config, n, &options, &from_config, &err), SL_OK);
         const sl_store *both[] = {&from_files, &from_config};
         for (size_t k = 0; k < 2; k++) {

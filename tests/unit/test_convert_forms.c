@@ -48,20 +48,6 @@ static void convert_fails(const char *src, const sl_convert_params *params, sl_s
                  sl_status_name(want), says);
 }
 
-static const char *in(const char *folder, const char *name) {
-    static char paths[4][1024];
-    static unsigned at;
-    char *path = paths[at++ % 4];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
-static const char *golden(const char *name) {
-    static char path[512];
-    (void)snprintf(path, sizeof(path), SL_TEST_DATA "/goldens/%s", name);
-    return path;
-}
-
 static void open_ok(const char *path, sl_store *out) {
     sl_error err;
     if (sl_store_open(path, SL_DIRECT_PREFERRED, out, &err))
@@ -72,13 +58,14 @@ static void stores_agree(const char *a, const char *b) {
     sl_store s;
     const char *files[] = {"trunk.bin", "embed.bin", "experts.sum"};
     for (size_t i = 0; i < SL_COUNT(files); i++)
-        if (!test_files_equal(in(a, files[i]), in(b, files[i])))
+        if (!test_files_equal(test_path_in(a, files[i]), test_path_in(b, files[i])))
             fail_msg("%s of %s and %s differ", files[i], a, b);
     open_ok(a, &s);
     for (uint32_t i = 0; i < s.model.n_layers; i++) {
         char name[32];
         (void)snprintf(name, sizeof(name), "experts/%03u.bin", i);
-        if (s.model.ffn[i] == SL_FFN_MOE && !test_files_equal(in(a, name), in(b, name)))
+        if (s.model.ffn[i] == SL_FFN_MOE &&
+            !test_files_equal(test_path_in(a, name), test_path_in(b, name)))
             fail_msg("%s of %s and %s differ", name, a, b);
     }
     sl_store_close(&s);
@@ -87,7 +74,7 @@ static void stores_agree(const char *a, const char *b) {
 /* ---- checkpoints from goldens --------------------------------------------------------------------- */
 
 static test_entries read_golden(const char *name) {
-    return test_entries_read(in(golden(name), "model.safetensors"));
+    return test_entries_read(test_path_in(test_golden(name), "model.safetensors"));
 }
 
 /* Write a folder: tensors, and the golden's config with `section` as its first member (text that ends in a comma, or
@@ -97,8 +84,8 @@ static const char *write_folder(const char *name, const test_entries *e, const c
     const char *path = test_scratch_path(name);
     size_t n;
     (void)mkdir(path, 0777);
-    test_entries_write(e, in(path, "model.safetensors"));
-    char *config = test_file_read(in(golden(config_of), "config.json"), &n);
+    test_entries_write(e, test_path_in(path, "model.safetensors"));
+    char *config = test_file_read(test_path_in(test_golden(config_of), "config.json"), &n);
     // The golden's own sections go: from the key to the brace that closes it.
     for (char *at; (at = strstr(config, "\"quantization"));) {
         char *end = strchr(at, '{');
@@ -113,7 +100,7 @@ static const char *write_folder(const char *name, const test_entries *e, const c
     }
     char *text = malloc(strlen(config) + strlen(section) + 1);
     (void)sprintf(text, "{%s%s", section, strchr(config, '{') + 1);
-    test_file_write(in(path, "config.json"), text, strlen(text));
+    test_file_write(test_path_in(path, "config.json"), text, strlen(text));
     free(text);
     free(config);
     return path;
@@ -121,12 +108,12 @@ static const char *write_folder(const char *name, const test_entries *e, const c
 
 static void edit_config(const char *folder, const char *from, const char *to) {
     size_t n;
-    char *config = test_file_read(in(folder, "config.json"), &n);
+    char *config = test_file_read(test_path_in(folder, "config.json"), &n);
     char *at = strstr(config, from);
     assert_non_null(at);
     char *text = malloc(n + strlen(to) + 1);
     int m = sprintf(text, "%.*s%s%s", (int)(at - config), config, to, at + strlen(from));
-    test_file_write(in(folder, "config.json"), text, (size_t)m);
+    test_file_write(test_path_in(folder, "config.json"), text, (size_t)m);
     free(text);
     free(config);
 }
@@ -145,7 +132,7 @@ static char *trunk_tensor(const char *dst, const sl_store *s, sl_role role, uint
     size_t n;
     const sl_store_tensor *t = sl_store_tensor_find(s, role, layer);
     assert_non_null(t);
-    char *trunk = test_file_read(in(dst, "trunk.bin"), &n);
+    char *trunk = test_file_read(test_path_in(dst, "trunk.bin"), &n);
     sl_matrix_bind(out, &t->shape, &t->layout, trunk + t->offset);
     return trunk;
 }
@@ -154,7 +141,7 @@ static char *expert_parts(const char *dst, const sl_store *s, uint32_t layer, ui
     size_t n;
     char name[32];
     (void)snprintf(name, sizeof(name), "experts/%03u.bin", layer);
-    char *file = test_file_read(in(dst, name), &n);
+    char *file = test_file_read(test_path_in(dst, name), &n);
     sl_expert_bind(&s->expert, file + expert * s->expert.stride, out);
     return file;
 }
@@ -220,7 +207,7 @@ static void fused_experts_of_a_family_with_single_ones(void **state) {
     }
     const char *fused = test_scratch_path("fused"), *single = test_scratch_path("single");
     convert_ok(write_folder("fused-src", &e, "qwen3_moe", ""), fused, NULL);
-    convert_ok(golden("qwen3_moe"), single, NULL);
+    convert_ok(test_golden("qwen3_moe"), single, NULL);
     stores_agree(fused, single);
     test_entries_free(&e);
 }
@@ -236,7 +223,7 @@ static void layers_past_the_end_are_left_out(void **state) {
     convert_ok(write_folder("mtp-src", &e, "deepseek_v3", ""), dst, NULL);
     assert_non_null(strstr(notes, "2 tensors (65792 bytes) of layers from 5 on are left out"));
     assert_null(strstr(notes, "inv_freq"));
-    convert_ok(golden("deepseek_v3"), plain, NULL);
+    convert_ok(test_golden("deepseek_v3"), plain, NULL);
     assert_null(strstr(notes, "left out"));
     stores_agree(dst, plain);
     (void)test_entries_add(&e, "model.layers.4.enorm.weight", "BF16", 128, 0, 0, 0);
@@ -426,8 +413,8 @@ static const char *write_gpt(const char *name, const test_entries *e, gpt_shape 
                      "\"tie_word_embeddings\": false}",
                      section, g.d_model, g.n_experts, g.d_expert);
     (void)mkdir(path, 0777);
-    test_entries_write(e, in(path, "model.safetensors"));
-    test_file_write(in(path, "config.json"), config, (size_t)n);
+    test_entries_write(e, test_path_in(path, "model.safetensors"));
+    test_file_write(test_path_in(path, "config.json"), config, (size_t)n);
     return path;
 }
 
@@ -560,7 +547,7 @@ static void the_rest_of_mxfp4_can_be_quantized(void **state) {
     sl_store planned;
     sl_error err;
     size_t n;
-    char *config = test_file_read(in(src, "config.json"), &n);
+    char *config = test_file_read(test_path_in(src, "config.json"), &n);
     assert_int_equal(sl_config_describe(config, n, &params.options, &planned, &err), SL_OK);
     assert_int_equal(planned.model_bytes, s.model_bytes);
     sl_store_close(&planned);

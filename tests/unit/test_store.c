@@ -19,14 +19,6 @@
 #include "store/store_write.h"
 #include "store/verify.h"
 
-static const char *in(const char *folder, const char *name) {
-    static char paths[4][1024];
-    static unsigned at;
-    char *path = paths[at++ % 4];
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
-}
-
 static void convert_golden(const char *name, const char *dst) {
     char src[512];
     const sl_convert_params params = {.force = true};
@@ -218,7 +210,7 @@ static sl_status open_edited(const char *dst, const char *manifest, size_t n, co
     memcpy(text + head, to, strlen(to));
     memcpy(text + head + strlen(to), at + strlen(from), n - head - strlen(from));
     seal(text, m);
-    test_file_write(in(dst, SL_STORE_MANIFEST), text, m);
+    test_file_write(test_path_in(dst, SL_STORE_MANIFEST), text, m);
     free(text);
     memset(err, 0, sizeof(*err));
     sl_status st = sl_store_open(dst, SL_DIRECT_PREFERRED, &s, err);
@@ -232,7 +224,7 @@ static void edited_manifests_are_refused(void **state) {
     size_t n;
     sl_error err;
     convert_golden("qwen3_5_moe-mlx4", dst);
-    char *manifest = test_file_read(in(dst, SL_STORE_MANIFEST), &n);
+    char *manifest = test_file_read(test_path_in(dst, SL_STORE_MANIFEST), &n);
     const struct {
         const char *from, *to;
         sl_status status;
@@ -308,7 +300,7 @@ static void manifests_of_biases_are_checked(void **state) {
     sl_error err;
     sl_store s;
     convert_golden("gpt_oss", dst);
-    char *manifest = test_file_read(in(dst, SL_STORE_MANIFEST), &n);
+    char *manifest = test_file_read(test_path_in(dst, SL_STORE_MANIFEST), &n);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
     assert_int_equal(s.expert.n_parts, SL_PARTS_MAX);
     assert_int_equal(s.expert.shape[SL_PART_DOWN_BIAS].cols, s.model.d_model);
@@ -339,7 +331,7 @@ static void a_damaged_manifest_is_refused(void **state) {
     sl_error err;
     sl_store s;
     convert_golden("qwen3_5_moe-mlx4", dst);
-    char *manifest = test_file_read(in(dst, SL_STORE_MANIFEST), &n);
+    char *manifest = test_file_read(test_path_in(dst, SL_STORE_MANIFEST), &n);
     char *tree = malloc(n * SL_STORE_TREE_FACTOR);
     for (size_t at = 0; at < n; at++) {
         sl_arena arena;
@@ -375,31 +367,31 @@ static void missing_and_short_files_are_named(void **state) {
     assert_int_equal(mkdir(dst, 0777), 0);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_MISSING);
     sl_store_close(&s);
-    test_file_write(in(dst, SL_STORE_MANIFEST), "", 0);
+    test_file_write(test_path_in(dst, SL_STORE_MANIFEST), "", 0);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
     sl_store_close(&s);
     // An empty manifest makes no model of a folder, and a conversion replaces models only.
-    assert_int_equal(unlink(in(dst, SL_STORE_MANIFEST)), 0);
+    assert_int_equal(unlink(test_path_in(dst, SL_STORE_MANIFEST)), 0);
     assert_int_equal(rmdir(dst), 0);
     convert_golden("qwen3_5_moe-mlx4", dst);
     for (size_t i = 0; i < SL_COUNT(names); i++) {
-        char *file = test_file_read(in(dst, names[i]), &n);
-        test_file_write(in(dst, names[i]), file, n - 4096);
+        char *file = test_file_read(test_path_in(dst, names[i]), &n);
+        test_file_write(test_path_in(dst, names[i]), file, n - 4096);
         assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
         assert_non_null(strstr(err.message, names[i]));
         sl_store_close(&s);
-        assert_int_equal(unlink(in(dst, names[i])), 0);
+        assert_int_equal(unlink(test_path_in(dst, names[i])), 0);
         assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
         assert_non_null(strstr(err.message, "missing"));
         sl_store_close(&s);
-        test_file_write(in(dst, names[i]), file, n);
+        test_file_write(test_path_in(dst, names[i]), file, n);
         free(file);
     }
-    test_file_flip(in(dst, "experts.sum"), 5);
+    test_file_flip(test_path_in(dst, "experts.sum"), 5);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "experts.sum"));
     sl_store_close(&s);
-    test_file_flip(in(dst, "experts.sum"), 5);
+    test_file_flip(test_path_in(dst, "experts.sum"), 5);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
     sl_store_close(&s);
     sl_store_close(&s); // closing twice is harmless
@@ -422,7 +414,7 @@ static void opening_leaves_no_pages(void **state) {
     for (size_t i = 0; i < SL_COUNT(names); i++) {
         sl_file f;
         uint64_t cached;
-        assert_int_equal(sl_file_open(in(dst, names[i]), false, &f, &err), SL_OK);
+        assert_int_equal(sl_file_open(test_path_in(dst, names[i]), false, &f, &err), SL_OK);
         assert_int_equal(sl_file_cached_bytes(&f, &cached, &err), SL_OK);
         assert_int_equal(cached, 0);
         sl_file_close(&f);
@@ -485,11 +477,11 @@ static void verify_names_what_is_damaged(void **state) {
     assert_int_equal(t.n, 0);
     assert_true(t.done == t.total && t.total > 0);
     // One bit in the last byte of padding, one in a router, one in the embedding, a file too many.
-    test_file_flip(in(dst, "experts/002.bin"), 8 * stride - 1);
-    test_file_flip(in(dst, "trunk.bin"), router.offset + 3);
-    test_file_flip(in(dst, "embed.bin"), 9 * embed);
-    test_file_write(in(dst, "notes.txt"), "x", 1);
-    assert_int_equal(unlink(in(dst, "experts/001.bin")), 0);
+    test_file_flip(test_path_in(dst, "experts/002.bin"), 8 * stride - 1);
+    test_file_flip(test_path_in(dst, "trunk.bin"), router.offset + 3);
+    test_file_flip(test_path_in(dst, "embed.bin"), 9 * embed);
+    test_file_write(test_path_in(dst, "notes.txt"), "x", 1);
+    assert_int_equal(unlink(test_path_in(dst, "experts/001.bin")), 0);
     t.done = 0;
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_ERR_CORRUPT);
     assert_int_equal(n_damaged, 4);
@@ -501,14 +493,14 @@ static void verify_names_what_is_damaged(void **state) {
     assert_non_null(strstr(t.text, "! embed.bin: embedding at 0"));
     assert_non_null(strstr(t.text, "! experts/001.bin: missing"));
     assert_non_null(strstr(t.text, "\nnotes.txt: not part of the store"));
-    test_file_flip(in(dst, "experts.sum"), 0);
+    test_file_flip(test_path_in(dst, "experts.sum"), 0);
     t = (told){.n = 0};
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_ERR_CORRUPT);
     assert_non_null(strstr(t.text, "! experts.sum: checksums at 0"));
     assert_non_null(strstr(t.text, "experts cannot be checked"));
     params.report = refuse;
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_ERR_CANCELED);
-    test_file_flip(in(dst, SL_STORE_MANIFEST), 100);
+    test_file_flip(test_path_in(dst, SL_STORE_MANIFEST), 100);
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_ERR_CORRUPT);
 }
 
@@ -522,7 +514,7 @@ static void layers_without_experts(void **state) {
     sl_error err;
     sl_store s;
     convert_golden("deepseek_v3", dst);
-    assert_int_equal(access(in(dst, "experts/000.bin"), F_OK), -1);
+    assert_int_equal(access(test_path_in(dst, "experts/000.bin"), F_OK), -1);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_OK);
     uint32_t n = s.model.moe.n_experts;
     const sl_hash128 none = {0, 0};
@@ -537,11 +529,11 @@ static void layers_without_experts(void **state) {
     assert_int_equal(n_damaged, 0);
     assert_int_equal(t.n, 0);
     assert_true(t.done == t.total && t.total > 0);
-    test_file_write(in(dst, "experts/001.bin"), "x", 1);
+    test_file_write(test_path_in(dst, "experts/001.bin"), "x", 1);
     t.done = 0;
     assert_int_equal(sl_store_verify(dst, &params, &n_damaged, &err), SL_OK);
     assert_non_null(strstr(t.text, "experts/001.bin: not part of the store"));
-    assert_int_equal(unlink(in(dst, "experts/002.bin")), 0);
+    assert_int_equal(unlink(test_path_in(dst, "experts/002.bin")), 0);
     assert_int_equal(sl_store_open(dst, SL_DIRECT_PREFERRED, &s, &err), SL_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "experts/002.bin is missing"));
     sl_store_close(&s);
