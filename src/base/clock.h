@@ -6,6 +6,8 @@
 
 /* Nanoseconds since some fixed point in the past (CLOCK_MONOTONIC). No system call. Any thread. */
 uint64_t sl_clock_ns(void);
+/* Sleep until sl_now() says `when`, whatever signals come. Any thread. */
+void sl_sleep_until(double when);
 /* Seconds since 1970, as the machine's clock has them. Any thread. */
 int64_t sl_unix_time(void);
 /* Monotonic time in seconds. */

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "base/clock.h"
+
 /* Continue at a multiple of this, so that a direct read stays on its grid whatever its alignment
  * is. */
 #define GRID_BYTES ((uint32_t)SL_PAGE)
@@ -19,7 +21,20 @@ sl_attempt sl__read_attempt(const sl_read *read) {
                         .offset = read->offset + from};
 }
 
-static void finish(sl_reader *reader, sl_read *read, int32_t result) {
+/* The share of a period in which the drive may have been idle, where the period counts. */
+#define UNCERTAIN_SHARE 0.125
+
+/* The last read has ended: just now, or at some time since reads were last seen under way. */
+static void end_period(sl_reader *reader, bool just_now) {
+    double now = sl_now(), uncertain = just_now ? 0 : now - reader->last_seen,
+           seconds = now - reader->period_begin;
+    if (uncertain > UNCERTAIN_SHARE * seconds)
+        return;
+    reader->measured.bytes += reader->period_bytes;
+    reader->measured.seconds += seconds;
+}
+
+static void finish(sl_reader *reader, sl_read *read, int32_t result, bool just_now) {
     switch ((sl_fault_kind)read->fault) {
     case SL_FAULT_NONE:
         break;
@@ -38,10 +53,53 @@ static void finish(sl_reader *reader, sl_read *read, int32_t result) {
     read->busy = false;
     read->done = true;
     reader->n_in_flight--;
+    reader->period_bytes += result > 0 ? (uint64_t)result : 0;
+    if (reader->n_in_flight == 0)
+        end_period(reader, just_now);
 }
 
-/* An attempt has ended: finish the read, or go on with it. */
-static void settle(sl_reader *reader, sl_read *read) {
+/* ---- a slow drive ------------------------------------------------------------------------------ */
+
+static void hold(sl_reader *reader, sl_read *read, int32_t result) {
+    read->result = result;
+    read->next = NULL;
+    if (reader->held) {
+        reader->held_last->next = read;
+    } else {
+        reader->held = read;
+        reader->held_until = sl_now() + reader->delay;
+    }
+    reader->held_last = read;
+    reader->n_held++;
+}
+
+// Finish the first read that is held back, if it is due or wait allows to sleep until then.
+static bool finish_held(sl_reader *reader, bool wait) {
+    sl_read *read = reader->held;
+    bool early = read && reader->delay > 0 && sl_now() < reader->held_until;
+    if (!read || (early && !wait))
+        return false;
+    if (early)
+        sl_sleep_until(reader->held_until);
+    reader->held = read->next;
+    reader->n_held--;
+    reader->held_until += reader->delay;
+    finish(reader, read, read->result, early);
+    return true;
+}
+
+/* ---- attempts ---------------------------------------------------------------------------------- */
+
+// The back end is done with it.
+static void complete(sl_reader *reader, sl_read *read, int32_t result, bool just_now) {
+    if (reader->delay > 0 || reader->held)
+        hold(reader, read, result);
+    else
+        finish(reader, read, result, just_now);
+}
+
+/* An attempt has ended: the read is complete, or goes on. */
+static void settle(sl_reader *reader, sl_read *read, bool just_now) {
     int32_t got = read->result;
     if ((got == -EAGAIN || got == -EINTR) && read->n_retries < RETRIES_MAX) {
         read->n_retries++;
@@ -49,7 +107,7 @@ static void settle(sl_reader *reader, sl_read *read) {
         return;
     }
     if (got < 0) {
-        finish(reader, read, got);
+        complete(reader, read, got, just_now);
         return;
     }
     uint32_t n_read = (read->n_read & ~(GRID_BYTES - 1)) + (uint32_t)got;
@@ -59,14 +117,36 @@ static void settle(sl_reader *reader, sl_read *read) {
     if (is_new && n_read < read->n_bytes)
         reader->ops->start(reader, read);
     else
-        finish(reader, read, (int32_t)read->n_read);
+        complete(reader, read, (int32_t)read->n_read, just_now);
+}
+
+// Settle what has ended already.
+static void settle_ended(sl_reader *reader) {
+    sl_read *ended;
+    while (reader->n_in_flight > reader->n_held && (ended = reader->ops->collect(reader, false)))
+        settle(reader, ended, false);
+}
+
+static void note_seen(sl_reader *reader) {
+    if (reader->n_in_flight > 0)
+        reader->last_seen = sl_now();
 }
 
 // Sleep until some attempt has ended, and settle it.
 static void settle_one(sl_reader *reader) {
-    sl_read *ended = reader->ops->collect(reader, true);
+    if (reader->held) {
+        settle_ended(reader);
+        (void)finish_held(reader, true);
+        return;
+    }
+    sl_read *ended = reader->ops->collect(reader, false);
+    bool sleeps = !ended;
+    if (sleeps)
+        ended = reader->ops->collect(reader, true);
     if (ended)
-        settle(reader, ended);
+        settle(reader, ended, sleeps);
+    if (sleeps)
+        note_seen(reader);
 }
 
 uint64_t sl_reader_bytes(sl_reader_kind kind, uint32_t depth) {
@@ -118,9 +198,14 @@ void sl_reader_submit(sl_reader *reader, sl_read *read) {
     read->fault = SL_FAULT_NONE;
     if (reader->fault_in > 0 && --reader->fault_in == 0)
         read->fault = (uint8_t)reader->fault;
+    if (reader->slow_in > 0 && --reader->slow_in == 0)
+        reader->delay = reader->delay_next;
     if (reader->log)
         note(reader->log, read);
-    reader->n_in_flight++;
+    if (reader->n_in_flight++ == 0) {
+        reader->period_begin = reader->last_seen = sl_now();
+        reader->period_bytes = 0;
+    }
     reader->ops->start(reader, read);
 }
 
@@ -139,14 +224,26 @@ void sl_reader_wait(sl_reader *reader, sl_read *read) {
 }
 
 void sl_reader_poll(sl_reader *reader) {
-    sl_read *ended;
-    while (reader->n_in_flight > 0 && (ended = reader->ops->collect(reader, false)))
-        settle(reader, ended);
+    settle_ended(reader);
+    while (finish_held(reader, false)) {
+    }
+    note_seen(reader);
 }
 
 void sl_reader_inject(sl_reader *reader, sl_fault_kind kind, uint32_t nth) {
     reader->fault = kind;
     reader->fault_in = kind == SL_FAULT_NONE ? 0 : nth;
+}
+
+void sl_reader_slow(sl_reader *reader, uint32_t nth, double seconds) {
+    reader->slow_in = seconds > 0 ? nth : 0;
+    reader->delay_next = seconds;
+    if (seconds <= 0)
+        reader->delay = 0;
+}
+
+sl_reader_rate sl_reader_measured(const sl_reader *reader) {
+    return reader->measured;
 }
 
 const char *sl_reader_kind_name(sl_reader_kind kind) {

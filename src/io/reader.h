@@ -77,6 +77,20 @@ void sl_reader_poll(sl_reader *reader);
  * injected and has not happened; SL_FAULT_NONE or nth == 0 only takes that back. */
 void sl_reader_inject(sl_reader *reader, sl_fault_kind kind, uint32_t nth);
 
+/* From now on, with the nth read submitted (1 = the next), the drive turns slow: reads come in one
+ * after another, each so many seconds after the one before it. Whoever waits for them sleeps, and a
+ * poll finds what is due. seconds == 0: as fast as it is again. For tests. */
+void sl_reader_slow(sl_reader *reader, uint32_t nth, double seconds);
+
+/* What the drive has delivered: bytes that were read, and the seconds in which at least one of their
+ * reads was under way. Reads that were found done long after they may have ended are in neither:
+ * while nobody looks, the drive cannot be told from one that has nothing to do. Thread: the owner. */
+typedef struct sl_reader_rate {
+    uint64_t bytes;
+    double seconds;
+} sl_reader_rate;
+sl_reader_rate sl_reader_measured(const sl_reader *reader);
+
 /* A list of the reads that are submitted, in order, in memory of the caller's; what does not fit is counted. */
 typedef struct sl_read_note {
     int fd;

@@ -25,6 +25,19 @@ struct sl_reader {
     sl_fault_kind fault;
     uint32_t fault_in; /* reads until it strikes; 0: none */
     sl_read_log *log;  /* NULL: none */
+
+    /* A slow drive. Reads that the back end is done with are held back, oldest first: the first until
+     * then, the next `delay` seconds longer. */
+    uint32_t slow_in; /* reads until it begins; 0: it has, or there is none */
+    double delay, delay_next;
+    sl_read *held, *held_last;
+    uint32_t n_held; /* they are in flight, but not started */
+    double held_until;
+
+    /* A period begins when a read is started while none is under way, and ends with the last one. */
+    double period_begin, last_seen; /* when reads were last seen under way */
+    uint64_t period_bytes;
+    sl_reader_rate measured; /* of periods whose end is known */
 };
 
 /* The bytes that are still to be read. */
