@@ -189,8 +189,8 @@ SL_PUBLIC uint32_t sl_session_length(const sl_session *session);
 
 /* Append tokens and compute them (prefill). Afterwards sl_session_logits() holds the logits of the last
  * one. Errors: SL_ERR_CONTEXT (nothing was appended), SL_ERR_CANCELED, SL_ERR_IO and SL_ERR_CORRUPT
- * (the session is reset; a cancel that came before the call, or during one for a single token of an answer,
- * leaves it as it was), SL_ERR_ARGUMENT (a token outside the vocabulary; nothing was appended). */
+ * (the session is reset; a cancel that came before the call leaves it as it was, and one during a call for a single
+ * token of an answer lets that end, unless it takes more than 2 seconds), SL_ERR_ARGUMENT (a token outside the vocabulary; nothing was appended). */
 SL_PUBLIC sl_status sl_session_feed(sl_session *session, const uint32_t *tokens, size_t n,
                                     const sl_progress *progress, sl_error *err);
 /* [n_vocab] f32, valid until the next feed or generate; NULL before the first feed. */
@@ -255,12 +255,13 @@ SL_PUBLIC void sl_generate_request_init(const sl_engine *engine, sl_generate_req
 
 /* Feed the prompt, then sample and feed until something ends the answer. The last sampled token is not
  * fed. result is filled on success, also when cancelled: a cancel within the answer leaves a session that
- * can go on, one within the prompt leaves it empty (sl_session_length() tells). Errors: as
+ * can go on, one within the prompt, or within a token that takes more than 2 seconds longer, leaves it empty
+ * (sl_session_length() tells). Errors: as
  * sl_session_feed; SL_ERR_ARGUMENT; SL_ERR_STATE without a tokenizer. */
 SL_PUBLIC sl_status sl_session_generate(sl_session *session, const sl_generate_request *request,
                                         sl_generate_result *result, sl_error *err);
-/* Ask the running call of this session to stop: within a token or a prefill chunk's layer. Any thread,
- * and async-signal-safe. Without a running call the next one stops at once. */
+/* Ask the running call of this session to stop: a prompt within the time of a few reads, or of what a layer computes for a
+ * chunk; an answer within a token, and at latest 2 seconds and as much later. Any thread, and async-signal-safe. Without a running call the next one stops at once. */
 SL_PUBLIC void sl_session_cancel(sl_session *session);
 
 /* ---- telemetry -------------------------------------------------------------------------------- */
@@ -275,6 +276,11 @@ typedef struct sl_telemetry {
     uint64_t expert_read_bytes, trunk_read_bytes, embedding_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds;
     double wait_seconds; /* the computing thread waited for the drive */
+    /* What the drive delivers while it reads: bytes, and the seconds in which at least one of their reads was under
+     * way, since open began. The quotient stands beside drive_bytes_per_second of a plan that was probed. Reads whose
+     * end nobody waited for are in neither: when they ended is not known. */
+    uint64_t drive_bytes;
+    double drive_seconds;
     double mixer_seconds, router_seconds, experts_seconds, head_seconds;
 } sl_telemetry;
 SL_PUBLIC void sl_engine_telemetry(const sl_engine *engine, sl_telemetry *out);

@@ -264,6 +264,8 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
         .prefill_seconds = c.prefill_seconds,
         .decode_seconds = c.decode_seconds,
         .wait_seconds = c.wait_seconds,
+        .drive_bytes = c.drive.bytes,
+        .drive_seconds = c.drive.seconds,
         .mixer_seconds = c.times.mixer,
         .router_seconds = c.times.router,
         .experts_seconds = c.times.experts,

@@ -52,6 +52,9 @@ typedef struct sl_rows {
     uint32_t n_cached;
     uint64_t read_bytes;
     double wait_seconds;
+    /* Asked between batches of reads; true: SL_ERR_CANCELED. */
+    bool (*canceled)(void *user);
+    void *user;
 } sl_rows;
 
 typedef struct sl_engine sl_engine;
@@ -63,10 +66,13 @@ typedef struct sl_counters {
     uint64_t guess_reads, guesses_used, guesses_wasted;
     uint64_t expert_read_bytes, trunk_read_bytes, row_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds, wait_seconds;
+    sl_reader_rate drive;
     sl_times times;
 } sl_counters;
 
 #define SL_TAIL_TOKENS 16u
+/* A token of an answer that was canceled is finished, so that the session can go on, if that takes no longer. */
+#define SL_CANCEL_PATIENCE_SECONDS 2.0
 
 struct sl_session {
     sl_engine *engine;
@@ -74,6 +80,7 @@ struct sl_session {
     uint32_t tail[SL_TAIL_TOKENS]; /* the last tokens fed, oldest first */
     uint32_t n_tail;
     atomic_bool cancel; /* set by any thread, read by the one that computes; relaxed: a hint */
+    double cancel_seen; /* sl_now() when a token of an answer first saw it; 0: it has not */
 };
 
 struct sl_engine {
@@ -149,7 +156,8 @@ void sl__session_reset(sl_session *s);
 SL_MUST_USE sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n,
                                         sl_error *err);
 /* Compute n tokens (1..chunk), checked by sl__session_check(); the residual stream stays in scratch.
- * can_cancel: a cancel stops it between layers, which leaves the session to be reset. */
+ * can_cancel: a cancel stops it at the next layer or read, which leaves the session to be reset; otherwise it does
+ * so only after SL_CANCEL_PATIENCE_SECONDS. */
 SL_MUST_USE sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n,
                                         bool can_cancel, sl_error *err);
 /* As sl_session_feed(). progress may be NULL. */

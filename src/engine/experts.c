@@ -400,6 +400,10 @@ static void give(sl_experts *x, uint32_t index, sl_expert_view *out) {
     bind_view(x, out->expert, slot_memory(x, slot_of(x, index)), out);
 }
 
+static bool is_canceled(const sl_experts *x) {
+    return x->canceled && x->canceled(x->user);
+}
+
 static sl_status take(sl_expert_source *source, sl_expert_view *out, uint32_t max, bool wait,
                       uint32_t *n, sl_error *err) {
     sl_experts *x = self(source);
@@ -409,6 +413,8 @@ static sl_status take(sl_expert_source *source, sl_expert_view *out, uint32_t ma
     collect(x);
     submit_more(x);
     while ((i = pick_ready(x)) == x->n && wait) {
+        if (is_canceled(x))
+            return sl_fail(err, SL_ERR_CANCELED, "canceled");
         wait_for_next(x);
         submit_more(x);
     }
@@ -437,17 +443,40 @@ static void release(sl_expert_source *source, const sl_expert_view *view) {
     submit_more(x);
 }
 
+/* A slot's reads are no longer waited for: from now on they are a guess. */
+static void abandon(sl_experts *x, uint32_t slot) {
+    if (sl__slot_has(&x->slots[slot], SL_SLOT_CAME_TRUE)) {
+        x->guesses_used--;
+    } else {
+        x->reads_total--;
+        x->guess_reads++;
+    }
+    x->slots[slot].flags &= (uint8_t)~SL_SLOT_CAME_TRUE;
+    x->slots[slot].flags |= SL_SLOT_GUESSED;
+    for (uint32_t i = 0; i < x->n_reads; i++) {
+        sl_expert_read *r = &x->reads[i];
+        if (!r->used || r->slot != slot || r->guess)
+            continue;
+        r->guess = true;
+        x->n_under_way--;
+        x->guesses.in_flight++;
+    }
+}
+
 static void end(sl_expert_source *source) {
     sl_experts *x = self(source);
+    bool hurry = is_canceled(x);
     // After an error: what was asked for and not handed out is unpinned, and failed slots are emptied.
     for (uint32_t i = 0; i < x->n; i++) {
         uint32_t slot = x->given[i] ? SL_NO_SLOT : slot_of(x, i);
         if (slot == SL_NO_SLOT)
             continue;
-        while (x->slots[slot].pending)
+        while (x->slots[slot].pending && !hurry)
             wait_any(x, slot);
         x->slots[slot].pins = 0;
-        if (x->slots[slot].error || !sl__slot_has(&x->slots[slot], SL_SLOT_CHECKED))
+        if (x->slots[slot].pending)
+            abandon(x, slot);
+        else if (x->slots[slot].error || !sl__slot_has(&x->slots[slot], SL_SLOT_CHECKED))
             sl__expert_forget(x, slot);
     }
     x->n = x->n_submitted = x->n_given = 0;

@@ -101,6 +101,9 @@ typedef struct sl_experts {
     uint32_t layer, n, n_submitted, n_given;
     const uint32_t *experts;
     bool in_order, single;
+    /* Asked before each wait; true: take() fails with SL_ERR_CANCELED, and end() waits for nothing. May be NULL. */
+    bool (*canceled)(void *user);
+    void *user;
     uint8_t *given; /* [n_experts] 1: handed out */
 
     sl_guesses guesses;

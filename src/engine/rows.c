@@ -143,6 +143,8 @@ sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32_t n, float 
     uint32_t waiting[SL_ROW_READS_MAX], n_waiting = 0;
     sl_status st = SL_OK;
     for (uint32_t i = 0; i < n && !st;) {
+        if (e->rows.canceled && e->rows.canceled(e->rows.user))
+            return sl_fail(err, SL_ERR_CANCELED, "canceled");
         // A batch: rows in memory at once, up to n_buffers others by reading.
         for (n_waiting = 0; i < n && n_waiting < n_buffers; i++) {
             const uint8_t *record = find(e, tokens[i]);

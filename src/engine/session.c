@@ -33,6 +33,7 @@ void sl__engine_publish(sl_engine *e) {
         .prefill_seconds = e->prefill_seconds,
         .decode_seconds = e->decode_seconds,
         .wait_seconds = e->experts.wait_seconds + e->trunk.wait_seconds + e->rows.wait_seconds,
+        .drive = sl_reader_measured(e->reader),
         .times = e->times,
     };
     (void)pthread_mutex_lock(&e->counters_lock);
@@ -81,10 +82,34 @@ sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t 
     return SL_OK;
 }
 
+/* For a token of an answer: only when it does not come to its end for a long time, as on a drive that has
+ * become very slow. */
+static bool is_canceled_for_long(void *user) {
+    sl_engine *e = user;
+    if (!is_canceled(user)) {
+        e->session.cancel_seen = 0;
+        return false;
+    }
+    double now = sl_now();
+    if (e->session.cancel_seen == 0)
+        e->session.cancel_seen = now;
+    return now - e->session.cancel_seen > SL_CANCEL_PATIENCE_SECONDS;
+}
+
+static void allow_cancel(sl_engine *e, bool at_once) {
+    bool (*canceled)(void *user) = at_once ? is_canceled : is_canceled_for_long;
+    e->session.cancel_seen = 0;
+    e->forward.canceled = canceled;
+    e->experts.canceled = canceled;
+    e->trunk.canceled = canceled;
+    e->rows.canceled = canceled;
+    e->experts.user = e->trunk.user = e->rows.user = e;
+}
+
 sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, bool can_cancel,
                             sl_error *err) {
     sl_engine *e = s->engine;
-    e->forward.canceled = can_cancel ? is_canceled : NULL;
+    allow_cancel(e, can_cancel);
     sl_status st = sl__rows_read(e, tokens, n, e->scratch.x, err);
     if (st)
         return st;

@@ -147,6 +147,8 @@ static sl_status stream(sl_trunk_source *source, const sl_weight *w,
         sl_status st = finish_strip(t, w, s, err);
         if (st)
             return st;
+        if (t->canceled && t->canceled(t->user))
+            return sl_fail(err, SL_ERR_CANCELED, "canceled");
         if (next < w->shape.rows)
             begin_strip(t, w, next, SL_MIN(step, w->shape.rows - next), t->strips[which ^ 1],
                         &strips[which ^ 1]);

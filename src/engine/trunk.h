@@ -19,6 +19,9 @@ typedef struct sl_trunk {
     uint64_t strip_bytes;
     uint64_t read_bytes; /* streamed so far */
     double wait_seconds;
+    /* Asked after each strip; true: SL_ERR_CANCELED. May be NULL. */
+    bool (*canceled)(void *user);
+    void *user;
 } sl_trunk;
 
 /* Lay out the weight tables in `tables` (sl_plan_weight_table_bytes) and read every tensor that stays into

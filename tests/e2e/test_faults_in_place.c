@@ -15,6 +15,7 @@
 
 #include "engine/engine.h"
 #include "helpers/checkpoint.h"
+#include "helpers/held.h"
 #include "helpers/scratch.h"
 #include "helpers/trace.h"
 
@@ -169,10 +170,10 @@ static void damaged_before(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_that_fail_once),
-        cmocka_unit_test(cut_short_while_running),
-        cmocka_unit_test(replaced_while_running),
-        cmocka_unit_test(damaged_before),
+        TEST_LEAVES_NOTHING(reads_that_fail_once),
+        TEST_LEAVES_NOTHING(cut_short_while_running),
+        TEST_LEAVES_NOTHING(replaced_while_running),
+        TEST_LEAVES_NOTHING(damaged_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
