@@ -61,6 +61,8 @@ static void count(const job *j, const sl_telemetry *a, const sl_telemetry *b, do
     r->p50 = seconds[(j->n_tokens - 1) / 2];
     r->p90 = seconds[(j->n_tokens - 1) * 9 / 10];
     r->bytes_per_token = (double)(b->read_bytes - a->read_bytes) / n;
+    double reading = b->drive_seconds - a->drive_seconds;
+    r->drive_rate = reading > 0 ? (double)(b->drive_bytes - a->drive_bytes) / reading : 0;
     r->wait = (b->wait_seconds - a->wait_seconds) / n;
     r->compute = total / n - r->wait;
     r->guesses = (double)(b->guess_reads - a->guess_reads) / n;

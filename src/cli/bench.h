@@ -10,7 +10,8 @@
 /* One run of one budget, all in numbers: it comes through a pipe. Times of a token are in seconds. */
 typedef struct bench_run {
     double tokens_per_second, p50, p90;
-    double bytes_per_token, wait, compute;                  // compute: the rest of the time
+    double bytes_per_token, wait, compute; // compute: the rest of the time
+    double drive_rate; // bytes a second that the drive delivered while it read; 0: not known
     double hit_rate, guesses, guesses_used, guesses_wasted; // the three per token
     double prefill_tokens_per_second, open_seconds;
     double reads_alone;      // per token; 0: nothing was read

@@ -122,6 +122,8 @@ static void json_run(cli_json *j, const bench *b, const bench_run *r) {
     cli_json_real(j, "guesses_per_token", r->guesses);
     cli_json_real(j, "guesses_used_per_token", r->guesses_used);
     cli_json_real(j, "guesses_wasted_per_token", r->guesses_wasted);
+    if (r->drive_rate > 0)
+        cli_json_real(j, "drive_bytes_per_second", r->drive_rate);
     cli_json_real(j, "wait_seconds_per_token", r->wait);
     cli_json_real(j, "compute_seconds_per_token", r->compute);
     cli_json_real(j, "reads_alone_seconds_per_token", r->reads_alone);

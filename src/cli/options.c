@@ -260,9 +260,9 @@ const cli_option cli_options[] = {
     {CLI_MARKDOWN, "markdown", 0, false, CLI_KIND_FLAG, V(CLI_HELP), NULL, NULL, 0, 0,
      "Print docs/commands.md."},
     {CLI_STATS, "stats", 0, false, CLI_KIND_FLAG, V(CLI_RUN), NULL, NULL, 0, 0,
-     "Afterwards, print tokens per second, the share of experts found in memory, bytes read, and "
-     "the "
-     "peak of memory against the budget."},
+     "Afterwards, print tokens per second, the share of experts found in memory, bytes read, what "
+     "the drive delivered while it read ('sluice plan' measures what it can), and the peak of "
+     "memory against the budget."},
     {CLI_JSON, "json", 0, false, CLI_KIND_FLAG,
      V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) | V(CLI_DOCTOR) |
          V(CLI_LS) | V(CLI_VERSION) | MEASURE_VERBS,

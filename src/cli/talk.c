@@ -355,6 +355,9 @@ void cli_talk_print_stats(cli_talk *t) {
     cli_print(out, "read     %s for each token; %s in all, %s of it to open\n",
               cli_bytes(a, per_token), cli_bytes(b, now.read_bytes),
               cli_bytes(d, now.open_read_bytes));
+    if (now.drive_seconds > 0)
+        cli_print(out, "drive    %s/s while reading\n",
+                  cli_bytes(a, (uint64_t)((double)now.drive_bytes / now.drive_seconds)));
     if (sl_engine_memory(t->engine, &memory, &err) == SL_OK)
         cli_print(out, "memory   peak %s of %s (%.1f%%)\n", cli_bytes(a, memory.peak_bytes),
                   cli_bytes(b, memory.budget_bytes),
@@ -420,6 +423,8 @@ int cli_talk_print_json(cli_talk *t) {
     cli_json_uint(&json, "guess_reads", now.guess_reads);
     cli_json_uint(&json, "guesses_used", now.guesses_used);
     cli_json_uint(&json, "read_bytes", now.read_bytes);
+    cli_json_uint(&json, "drive_bytes", now.drive_bytes);
+    cli_json_real(&json, "drive_seconds", now.drive_seconds);
     cli_json_uint(&json, "mem_bytes", memory.budget_bytes);
     cli_json_uint(&json, "peak_bytes", memory.peak_bytes);
     cli_json_uint(&json, "seed", t->sampling.seed);

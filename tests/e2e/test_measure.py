@@ -44,6 +44,7 @@ def test_bench_json(cli, demo_store, tmp_path):
             assert 0 < r["peak_bytes"] <= r["budget_bytes"] and r.get("cached_bytes_before", 0) == 0
             assert r["guesses_used_per_token"] <= r["guesses_per_token"] + 1  # some were made in the prompt
             assert r["reads_alone_lost"] == 0 and r["prefill_tokens_per_second"] > 0
+    assert small["drive_bytes_per_second"] > 0
     assert small["read_bytes_per_token"] > middle["read_bytes_per_token"] > 0
     assert small["hot_slots"] < middle["hot_slots"] < everything["hot_slots"]
     assert small["guesses_per_token"] > 0 and small["reads_alone_seconds_per_token"] > 0
