@@ -80,7 +80,9 @@ typedef struct sl_engine_options {
     sl_io io;        /* never changes results */
     const char *cpu; /* "ref", "avx2", "avx512", "neon"; NULL: the best. Never changes results */
     bool buffered;   /* allow reads through the page cache where direct I/O is not true */
-    bool no_guesses; /* read no expert before it is asked for. Never changes results */
+    uint64_t snapshot_bytes; /* for states of earlier sequences, see sl_session_rewind(); 0: none */
+    uint64_t server_bytes;   /* what the caller holds beside the engine: an account of the plan */
+    bool no_guesses;         /* read no expert before it is asked for. Never changes results */
 } sl_engine_options;
 
 SL_PUBLIC void sl_engine_options_init(sl_engine_options *options);
@@ -174,6 +176,14 @@ SL_PUBLIC sl_status sl_engine_tokenize(sl_engine *engine, const char *text, size
  * the text account holds), SL_ERR_STATE without a template. */
 SL_PUBLIC sl_status sl_engine_render(sl_engine *engine, const char *json, size_t len, char *out,
                                      size_t cap, size_t *n, sl_error *err);
+typedef struct sl_token_info {
+    const char *bytes; /* not NUL-terminated, may be part of a character; as long as the engine */
+    size_t len;
+    bool special; /* a marker: no text of an answer */
+    bool end;     /* ends an answer */
+} sl_token_info;
+/* False when there is no such token, or no tokenizer. Any thread. */
+SL_PUBLIC bool sl_engine_token(const sl_engine *engine, uint32_t id, sl_token_info *out);
 /* Longest rendered prompt, in bytes, that the plan holds; callers size their buffers with it. */
 SL_PUBLIC size_t sl_engine_text_max(const sl_engine *engine);
 
@@ -186,6 +196,14 @@ SL_PUBLIC void sl_session_close(sl_session *session);
 SL_PUBLIC void sl_session_reset(sl_session *session);
 /* Tokens in the session so far. */
 SL_PUBLIC uint32_t sl_session_length(const sl_session *session);
+
+/* Make the session hold the longest beginning of tokens [n] that is known, shorter than n, and return its length: from
+ * what it holds already, or from a snapshot. 0 leaves it empty. Feed the rest afterwards; the logits are those of a session that
+ * was fed everything. */
+SL_PUBLIC uint32_t sl_session_rewind(sl_session *session, const uint32_t *tokens, size_t n);
+/* Keep a snapshot of the session for sl_session_rewind(): where later sequences are likely to branch off. The ones used
+ * longest ago make room. False when it is larger than options.snapshot_bytes. Copies n tokens' worth of state. */
+SL_PUBLIC bool sl_session_keep(sl_session *session);
 
 /* Append tokens and compute them (prefill). Afterwards sl_session_logits() holds the logits of the last
  * one. Errors: SL_ERR_CONTEXT (nothing was appended), SL_ERR_CANCELED, SL_ERR_IO and SL_ERR_CORRUPT
@@ -205,6 +223,11 @@ typedef struct sl_sampling {
     float
         repeat_penalty; /* 1: off; divides (multiplies) positive (negative) logits of tokens seen */
     uint64_t seed;      /* keys a counter-based generator together with the position */
+    float frequency_penalty; /* subtracted for each time that a token is in the answer */
+    const uint32_t
+        *bias_ids; /* [n_bias] tokens, and what is added to their logits; good while generating */
+    const float *bias;
+    size_t n_bias;
 } sl_sampling;
 
 /* What the model's generation_config.json asks for; greedy where it says nothing. */
@@ -223,6 +246,13 @@ typedef enum sl_finish {
     SL_FINISH_TOOL_CALLS, /* an end token after at least one tool call */
 } sl_finish;
 
+/* Natural logarithms of the model's own probabilities, before temperature and all else. */
+typedef struct sl_token_logprob {
+    uint32_t token;
+    float logprob;
+} sl_token_logprob;
+#define SL_TOP_LOGPROBS_MAX 20
+
 typedef struct sl_generate_request {
     const uint32_t *prompt; /* appended to the session first; may be empty after a feed */
     size_t n_prompt;
@@ -239,6 +269,17 @@ typedef struct sl_generate_request {
     bool (*on_piece)(void *user, sl_piece kind, const char *bytes, size_t n);
     /* Every generated token, the end token excluded. */
     bool (*on_token)(void *user, uint32_t token);
+    /* Tokens that the answer begins with: fed behind the prompt, passed to the callbacks, not sampled. */
+    const uint32_t *opening;
+    size_t n_opening;
+    /* Before a token is sampled: which ones may be. in_text: what follows is the answer's own text, not thinking, a
+     * header or a call. Sets *bits to words in which bit id % 32 of word id / 32 allows a token (at least one, of
+     * n_vocab), or to NULL for all. Return false to stop. Called for the same position once. */
+    bool (*on_mask)(void *user, bool in_text, const uint32_t **bits);
+    /* Of each sampled token, before on_token: its logprob and the n_top most likely ones, best first. */
+    bool (*on_logprobs)(void *user, const sl_token_logprob *token, const sl_token_logprob *top,
+                        size_t n_top);
+    uint32_t n_top; /* at most SL_TOP_LOGPROBS_MAX */
     void *user;
     const sl_progress *progress; /* of the prompt */
 } sl_generate_request;
@@ -246,8 +287,10 @@ typedef struct sl_generate_request {
 typedef struct sl_generate_result {
     sl_finish finish;
     bool context_full;
+    bool stop_string; /* FINISH_STOP: by stop[stop_index], not by an end token */
+    uint32_t stop_index;
     uint32_t n_prompt;    /* tokens that were fed */
-    uint32_t n_generated; /* the end token excluded */
+    uint32_t n_generated; /* the end token excluded; the opening included */
     double prefill_seconds, decode_seconds;
 } sl_generate_result;
 

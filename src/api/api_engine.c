@@ -41,6 +41,8 @@ sl_status sl__api_setup(const sl_engine_options *o, sl_engine_setup *out, sl_err
     out->chunk = o->chunk;
     out->buffered = o->buffered;
     out->no_guesses = o->no_guesses;
+    out->snapshot_bytes = o->snapshot_bytes;
+    out->server_bytes = o->server_bytes;
     out->reader_given = o->io != SL_IO_AUTO;
     out->reader = o->io == SL_IO_URING ? SL_READER_URING : SL_READER_PREAD;
     out->cpu = sl_cpu_level_best();
@@ -69,9 +71,12 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_i
     out->total_bytes = p->total_bytes;
     out->smallest_bytes = p->smallest_bytes;
     out->fits = p->total_bytes != 0;
-    for (unsigned i = 0; i < SL_ACCOUNT_COUNT; i++)
-        out->accounts[i] = (sl_account){sl_account_name(i), sl_account_purpose(i), p->account[i]};
-    out->n_accounts = SL_ACCOUNT_COUNT;
+    for (unsigned i = 0; i < SL_ACCOUNT_COUNT; i++) {
+        bool of_server = i == SL_ACCOUNT_SNAPSHOTS || i == SL_ACCOUNT_SERVER;
+        if (!of_server || p->account[i])
+            out->accounts[out->n_accounts++] =
+                (sl_account){sl_account_name(i), sl_account_purpose(i), p->account[i]};
+    }
     out->n_ctx = p->n_ctx;
     out->n_ctx_model = m->n_ctx_max;
     out->n_threads = p->n_threads;
@@ -198,6 +203,15 @@ size_t sl_engine_text_max(const sl_engine *e) {
     return (size_t)e->plan.text_max;
 }
 
+bool sl_engine_token(const sl_engine *e, uint32_t id, sl_token_info *out) {
+    memset(out, 0, sizeof(*out));
+    if (!e->has_tokenizer || !sl_tok_token_bytes(&e->tokenizer, id, &out->bytes, &out->len))
+        return false;
+    out->special = sl_tok_is_special(&e->tokenizer, id);
+    out->end = sl_model_is_stop_token(&e->store.model, id);
+    return true;
+}
+
 /* ---- session ----------------------------------------------------------------------------------- */
 
 sl_status sl_session_open(sl_engine *e, sl_session **out, sl_error *err) {
@@ -218,6 +232,14 @@ void sl_session_close(sl_session *s) {
 
 void sl_session_reset(sl_session *s) {
     sl__session_reset(s);
+}
+
+uint32_t sl_session_rewind(sl_session *s, const uint32_t *tokens, size_t n) {
+    return sl__session_rewind(s, tokens, n);
+}
+
+bool sl_session_keep(sl_session *s) {
+    return sl__session_keep(s);
 }
 
 uint32_t sl_session_length(const sl_session *s) {

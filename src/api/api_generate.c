@@ -22,6 +22,7 @@ typedef struct stream {
     size_t n_held;
     size_t stop_len[STOPS_MAX];
     bool stopped; /* a stop string was found */
+    uint32_t stop_index;
     bool refused; /* a callback returned false */
 } stream;
 
@@ -81,12 +82,14 @@ static size_t held_length(const stream *s, const char *text, size_t n) {
 }
 
 // Offset of the first stop string in text[0..n), or n.
-static size_t find_stop(const stream *s, const char *text, size_t n) {
+static size_t find_stop(stream *s, const char *text, size_t n) {
     size_t first = n;
-    for (size_t i = 0; i < s->request->n_stop; i++)
+    for (uint32_t i = 0; i < s->request->n_stop; i++)
         for (size_t at = 0; at + s->stop_len[i] <= n && at < first; at++)
-            if (memcmp(text + at, s->request->stop[i], s->stop_len[i]) == 0)
+            if (memcmp(text + at, s->request->stop[i], s->stop_len[i]) == 0) {
                 first = at;
+                s->stop_index = i;
+            }
     return first;
 }
 
@@ -159,6 +162,19 @@ static sl_status check_request(const sl_session *session, const sl_generate_requ
     if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100))
         return sl_fail(err, SL_ERR_ARGUMENT, "presence_penalty is %g, expected -100 to 100",
                        (double)p->presence_penalty);
+    if (!(p->frequency_penalty >= -100 && p->frequency_penalty <= 100))
+        return sl_fail(err, SL_ERR_ARGUMENT, "frequency_penalty is %g, expected -100 to 100",
+                       (double)p->frequency_penalty);
+    for (size_t i = 0; i < p->n_bias; i++)
+        if (p->bias_ids[i] >= session->engine->store.model.n_vocab ||
+            !(p->bias[i] >= -100 && p->bias[i] <= 100))
+            return sl_fail(err, SL_ERR_ARGUMENT,
+                           "bias %g of token %u: expected -100 to 100, of a token below %u",
+                           (double)p->bias[i], p->bias_ids[i],
+                           session->engine->store.model.n_vocab);
+    if (r->n_top > SL_TOP_LOGPROBS_MAX)
+        return sl_fail(err, SL_ERR_ARGUMENT, "%u most likely tokens, at most %u", r->n_top,
+                       SL_TOP_LOGPROBS_MAX);
     if (r->n_stop > STOPS_MAX)
         return sl_fail(err, SL_ERR_ARGUMENT, "%zu stop strings, at most %u", r->n_stop, STOPS_MAX);
     for (size_t i = 0; i < r->n_stop; i++) {
@@ -172,13 +188,6 @@ static sl_status check_request(const sl_session *session, const sl_generate_requ
     if (!session->engine->has_tokenizer && (r->parse || r->n_stop || r->on_piece))
         return sl_fail(err, SL_ERR_STATE, "this model has no tokenizer, so an answer has no text");
     return SL_OK;
-}
-
-static bool is_stop_token(const sl_model *m, uint32_t token) {
-    for (uint32_t i = 0; i < m->n_stop_tokens; i++)
-        if (m->stop_tokens[i] == token)
-            return true;
-    return false;
 }
 
 static sl_status feed_prompt(sl_session *session, const sl_generate_request *r, sl_error *err) {
@@ -219,12 +228,46 @@ static void emit_token(stream *s, sl_engine *e, uint32_t token) {
     }
 }
 
+static bool in_text(const stream *s) {
+    return !s->request->parse || sl_answer_in_text(&s->answer);
+}
+
+static sl_status pick_token(sl_session *session, stream *s, sl_sampler_params *params,
+                            uint32_t *token, sl_error *err) {
+    sl_engine *e = session->engine;
+    const sl_generate_request *r = s->request;
+    const float *logits = sl__session_logits(session);
+    uint32_t position = e->state.n_past;
+    params->mask = NULL;
+    if (r->on_mask && !r->on_mask(r->user, in_text(s), &params->mask))
+        s->refused = true;
+    if (!sl_sampler_pick(&e->sampler, &e->backend.base, logits, params, position, token))
+        return sl_fail(err, SL_ERR_CORRUPT,
+                       "the logits after %u tokens are not all finite: the model's weights are "
+                       "damaged, or not meant for 32-bit arithmetic",
+                       position);
+    return SL_OK;
+}
+
+static void tell_logprobs(stream *s, sl_engine *e, const float *logits, uint32_t token) {
+    const sl_generate_request *r = s->request;
+    uint32_t ids[SL_TOP_LOGPROBS_MAX], n = SL_MIN(r->n_top, e->store.model.n_vocab);
+    float logprobs[SL_TOP_LOGPROBS_MAX];
+    sl_token_logprob top[SL_TOP_LOGPROBS_MAX], own = {.token = token};
+    own.logprob =
+        sl_sampler_logprobs(&e->sampler, &e->backend.base, logits, token, n, ids, logprobs);
+    for (uint32_t i = 0; i < n; i++)
+        top[i] = (sl_token_logprob){ids[i], logprobs[i]};
+    if (!s->refused && !r->on_logprobs(r->user, &own, top, n))
+        s->refused = true;
+}
+
 /* Sample and feed until the answer ends. Ids that the tokenizer does not have (padding rows of the head) are
  * never sampled by a trained model; they would be passed on as ids without text. */
 static sl_status decode(sl_session *session, stream *s, sl_generate_result *out, sl_error *err) {
     sl_engine *e = session->engine;
     const sl_generate_request *r = s->request;
-    const sl_sampler_params params = {
+    sl_sampler_params params = {
         .temperature = r->sampling.temperature,
         .top_k = r->sampling.top_k,
         .top_p = r->sampling.top_p,
@@ -232,8 +275,17 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
         .presence_penalty = r->sampling.presence_penalty,
         .repeat_penalty = r->sampling.repeat_penalty,
         .seed = r->sampling.seed,
+        .frequency_penalty = r->sampling.frequency_penalty,
+        .bias_ids = r->sampling.bias_ids,
+        .bias = r->sampling.bias,
+        .n_bias = r->sampling.n_bias,
     };
     sl_sampler_begin_answer(&e->sampler);
+    for (size_t i = 0; i < r->n_opening; i++) {
+        sl_sampler_see(&e->sampler, r->opening[i], SL_SEEN_ANSWER);
+        out->n_generated++;
+        emit_token(s, e, r->opening[i]);
+    }
     for (;;) {
         if (s->refused || atomic_load_explicit(&session->cancel, memory_order_relaxed)) {
             out->finish = SL_FINISH_CANCEL;
@@ -241,31 +293,34 @@ static sl_status decode(sl_session *session, stream *s, sl_generate_result *out,
         }
         if (s->stopped) {
             out->finish = SL_FINISH_STOP;
+            out->stop_string = true;
+            out->stop_index = s->stop_index;
             return SL_OK;
         }
-        if (out->context_full || (r->max_tokens && out->n_generated == r->max_tokens)) {
+        if (out->context_full || (r->max_tokens && out->n_generated >= r->max_tokens)) {
             out->finish = SL_FINISH_LENGTH;
             return SL_OK;
         }
         uint32_t position = e->state.n_past, token;
-        if (!sl_sampler_pick(&e->sampler, &e->backend.base, sl__session_logits(session), &params,
-                             position, &token))
-            return sl_fail(err, SL_ERR_CORRUPT,
-                           "the logits after %u tokens are not all finite: the model's weights are "
-                           "damaged, or not meant for 32-bit arithmetic",
-                           position);
-        if (is_stop_token(&e->store.model, token)) {
+        sl_status st = pick_token(session, s, &params, &token, err);
+        if (st)
+            return st;
+        if (s->refused)
+            continue;
+        if (sl_model_is_stop_token(&e->store.model, token)) {
             emit_special(s, e, token); // a mark that closes a call
             out->finish = SL_FINISH_STOP;
             return SL_OK;
         }
         sl_sampler_see(&e->sampler, token, SL_SEEN_ANSWER);
         out->n_generated++;
+        if (r->on_logprobs)
+            tell_logprobs(s, e, sl__session_logits(session), token);
         emit_token(s, e, token);
         out->context_full = position == e->state.n_ctx;
         bool last = s->stopped || s->refused || out->context_full ||
                     (r->max_tokens && out->n_generated == r->max_tokens);
-        sl_status st = last ? SL_OK : sl__session_feed(session, &token, 1, NULL, NULL, err);
+        st = last ? SL_OK : sl__session_feed(session, &token, 1, NULL, NULL, err);
         // A cancel leaves the session as it was before this token; the loop ends above.
         if (st && st != SL_ERR_CANCELED)
             return st;
@@ -276,6 +331,8 @@ static sl_status generate(sl_session *session, stream *s, sl_generate_result *ou
     const sl_generate_request *r = s->request;
     double begin = sl_now();
     sl_status st = feed_prompt(session, r, err);
+    if (st == SL_OK)
+        st = sl__session_feed(session, r->opening, r->n_opening, NULL, NULL, err);
     out->prefill_seconds = sl_now() - begin;
     if (st == SL_ERR_CANCELED) {
         out->finish = SL_FINISH_CANCEL;

@@ -11,6 +11,7 @@
 #include "checkpoint/in_place.h"
 #include "engine/experts.h"
 #include "engine/sampler.h"
+#include "engine/snapshots.h"
 #include "engine/trunk.h"
 #include "model/forward.h"
 #include "plan/plan.h"
@@ -26,6 +27,7 @@ typedef struct sl_engine_setup {
     sl_reader_kind reader;
     sl_cpu_level cpu;
     bool buffered, no_guesses;
+    uint64_t snapshot_bytes, server_bytes;
     bool (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;
 } sl_engine_setup;
@@ -103,6 +105,7 @@ struct sl_engine {
     sl_times times;
     sl_forward forward;
     sl_sampler sampler;
+    sl_snapshots snapshots;
 
     sl_tok tokenizer;
     bool has_tokenizer, has_template;
@@ -151,6 +154,9 @@ SL_MUST_USE sl_status sl__rows_read(sl_engine *e, const uint32_t *tokens, uint32
                                     sl_error *err);
 
 void sl__session_reset(sl_session *s);
+/* As sl_session_rewind(), and sl_session_keep(). */
+uint32_t sl__session_rewind(sl_session *s, const uint32_t *tokens, size_t n);
+bool sl__session_keep(sl_session *s);
 /* What stands against feeding these tokens: SL_ERR_CONTEXT, SL_ERR_ARGUMENT, or a cancel that is there
  * already (SL_ERR_CANCELED). Nothing has changed then. */
 SL_MUST_USE sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n,

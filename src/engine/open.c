@@ -47,6 +47,8 @@ static sl_status solve(const sl_store *store, const sl_engine_setup *setup,
         .kernel_bytes = sl_reader_kernel_bytes(settings->reader, settings->depth) +
                         sl_pool_kernel_bytes(settings->n_threads),
         .engine_bytes = sizeof(sl_engine),
+        .snapshot_bytes = setup->snapshot_bytes,
+        .server_bytes = setup->server_bytes,
     };
     return sl_plan_solve(&in, out, resident, err);
 }
@@ -128,6 +130,7 @@ static sl_status map_accounts(sl_engine *e, sl_error *err) {
         {SL_ACCOUNT_RING, p->ring_bytes},
         {SL_ACCOUNT_HOT, p->hot_slots * store->expert.stride},
         {SL_ACCOUNT_TEXT, text},
+        {SL_ACCOUNT_SNAPSHOTS, p->account[SL_ACCOUNT_SNAPSHOTS]},
     };
     for (size_t i = 0; i < SL_COUNT(list); i++) {
         sl_arena *arena = &e->account[list[i].id];
@@ -202,6 +205,8 @@ static void bind(sl_engine *e, const sl_engine_setup *setup) {
                   e->account[SL_ACCOUNT_STATE].base);
     sl_scratch_bind(&e->scratch, m, p->chunk, e->account[SL_ACCOUNT_SCRATCH].base);
     sl_sampler_init(&e->sampler, m->n_vocab, e->account[SL_ACCOUNT_SCRATCH].base + scratch);
+    sl_snapshots_init(&e->snapshots, p->n_ctx, e->account[SL_ACCOUNT_SNAPSHOTS].base,
+                      p->account[SL_ACCOUNT_SNAPSHOTS]);
     sl_experts_init(&e->experts, store, e->reader, &e->pool, e->settings.depth,
                     e->account[SL_ACCOUNT_RING].base, p->ring_slots,
                     e->account[SL_ACCOUNT_HOT].base, p->hot_slots, e->hot_tables.base,

@@ -2,7 +2,10 @@
  * them costs little whatever the vocabulary's size. */
 #include "engine/sampler.h"
 
+#include <math.h>
 #include <string.h>
+
+#define SEEN_TIMES 4u /* one time in the answer */
 
 void sl_sampler_init(sl_sampler *s, uint32_t n_vocab, void *memory) {
     s->n_vocab = n_vocab;
@@ -17,6 +20,8 @@ void sl_sampler_reset(sl_sampler *s) {
 
 void sl_sampler_see(sl_sampler *s, uint32_t token, uint32_t bit) {
     s->seen[token] |= bit;
+    if (bit == SL_SEEN_ANSWER && s->seen[token] <= UINT32_MAX - SEEN_TIMES)
+        s->seen[token] += SEEN_TIMES;
 }
 
 // The finalizer of SplitMix64 (Steele, Lea & Flood 2014).
@@ -33,7 +38,9 @@ double sl_random_unit(uint64_t seed, uint64_t counter) {
 }
 
 static void penalize(sl_sampler *s, const sl_sampler_params *p) {
-    if (p->repeat_penalty == 1 && p->presence_penalty == 0)
+    for (size_t i = 0; i < p->n_bias; i++)
+        s->logits[p->bias_ids[i]] += p->bias[i];
+    if (p->repeat_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0)
         return;
     for (uint32_t i = 0; i < s->n_vocab; i++) {
         if (!s->seen[i])
@@ -42,8 +49,16 @@ static void penalize(sl_sampler *s, const sl_sampler_params *p) {
             s->logits[i] = s->logits[i] > 0 ? s->logits[i] / p->repeat_penalty
                                             : s->logits[i] * p->repeat_penalty;
         if (s->seen[i] & SL_SEEN_ANSWER)
-            s->logits[i] = s->logits[i] - p->presence_penalty;
+            s->logits[i] = s->logits[i] - p->presence_penalty -
+                           p->frequency_penalty * (float)(s->seen[i] / SEEN_TIMES);
     }
+}
+
+// What is not allowed has no weight at all: e^-inf is 0.
+static void apply_mask(sl_sampler *s, const uint32_t *mask) {
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        if (!(mask[i / 32] >> i % 32 & 1))
+            s->logits[i] = -INFINITY;
 }
 
 static uint32_t argmax(const sl_sampler *s) {
@@ -104,6 +119,8 @@ bool sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
         return false;
     memcpy(s->logits, logits, n * sizeof(*logits));
     penalize(s, p);
+    if (p->mask)
+        apply_mask(s, p->mask);
     uint32_t best = argmax(s);
     *token = best;
     if (p->temperature <= 0)
@@ -158,6 +175,38 @@ bool sl_sampler_pick(sl_sampler *s, sl_backend *backend, const float *logits,
             break;
     }
     return true;
+}
+
+// Ids [0, n_top) become the most likely ones, best first, by insertion: n_top is small.
+static void find_top(const float *logits, uint32_t n, uint32_t n_top, uint32_t *ids) {
+    uint32_t n_kept = 0;
+    for (uint32_t i = 0; i < n && n_top; i++) {
+        if (n_kept == n_top && !(logits[i] > logits[ids[n_top - 1]]))
+            continue;
+        uint32_t at = n_kept < n_top ? n_kept++ : n_top - 1;
+        for (; at > 0 && logits[i] > logits[ids[at - 1]]; at--)
+            ids[at] = ids[at - 1];
+        ids[at] = i;
+    }
+}
+
+float sl_sampler_logprobs(sl_sampler *s, sl_backend *backend, const float *logits, uint32_t token,
+                          uint32_t n_top, uint32_t *top_ids, float *top) {
+    uint32_t n = s->n_vocab;
+    float max = logits[0];
+    for (uint32_t i = 1; i < n; i++)
+        max = SL_MAX(max, logits[i]);
+    for (uint32_t i = 0; i < n; i++)
+        s->logits[i] = logits[i] - max;
+    backend->ops->exp(backend, s->logits, s->logits, n);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)s->logits[i];
+    double all = (double)max + log(sum);
+    find_top(logits, n, n_top, top_ids);
+    for (uint32_t i = 0; i < n_top; i++)
+        top[i] = (float)((double)logits[top_ids[i]] - all);
+    return (float)((double)logits[token] - all);
 }
 
 void sl_sampler_begin_answer(sl_sampler *s) {

@@ -61,6 +61,32 @@ const float *sl__session_logits(const sl_session *s) {
     return s->has_logits ? s->engine->scratch.logits : NULL;
 }
 
+// What the sampler's penalties and the parser of answers want to know about the sequence.
+static void remember(sl_session *s, const uint32_t *tokens, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        sl_sampler_see(&s->engine->sampler, tokens[i], SL_SEEN_PROMPT);
+    size_t fresh = SL_MIN(n, SL_TAIL_TOKENS), kept = SL_MIN(s->n_tail, SL_TAIL_TOKENS - fresh);
+    memmove(s->tail, s->tail + s->n_tail - kept, kept * sizeof(*s->tail));
+    memcpy(s->tail + kept, tokens + n - fresh, fresh * sizeof(*s->tail));
+    s->n_tail = (uint32_t)(kept + fresh);
+}
+
+uint32_t sl__session_rewind(sl_session *s, const uint32_t *tokens, size_t n) {
+    sl_engine *e = s->engine;
+    uint32_t kept = sl_snapshots_rewind(&e->snapshots, &e->state, &e->store.model, tokens, n);
+    // As if the tokens had just been fed.
+    sl_sampler_reset(&e->sampler);
+    s->has_logits = false;
+    s->n_tail = 0;
+    remember(s, tokens, kept);
+    return kept;
+}
+
+bool sl__session_keep(sl_session *s) {
+    sl_engine *e = s->engine;
+    return sl_snapshots_keep(&e->snapshots, &e->state, &e->store.model);
+}
+
 static bool is_canceled(void *user) {
     sl_engine *e = user;
     return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
@@ -113,18 +139,10 @@ sl_status sl__session_chunk(sl_session *s, const uint32_t *tokens, uint32_t n, b
     sl_status st = sl__rows_read(e, tokens, n, e->scratch.x, err);
     if (st)
         return st;
+    if (e->snapshots.history)
+        memcpy(e->snapshots.history + e->state.n_past, tokens, n * sizeof(*tokens));
     sl_experts_tick(&e->experts, n);
     return sl_forward_chunk(&e->forward, n, err);
-}
-
-// What the sampler's penalties and the parser of answers want to know about the sequence.
-static void remember(sl_session *s, const uint32_t *tokens, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        sl_sampler_see(&s->engine->sampler, tokens[i], SL_SEEN_PROMPT);
-    size_t fresh = SL_MIN(n, SL_TAIL_TOKENS), kept = SL_MIN(s->n_tail, SL_TAIL_TOKENS - fresh);
-    memmove(s->tail, s->tail + s->n_tail - kept, kept * sizeof(*s->tail));
-    memcpy(s->tail + kept, tokens + n - fresh, fresh * sizeof(*s->tail));
-    s->n_tail = (uint32_t)(kept + fresh);
 }
 
 static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n, bool can_cancel,

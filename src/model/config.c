@@ -444,9 +444,8 @@ static sl_status add_stop_token(const sl_config *c, const sl_json *v, sl_model *
                           (unsigned long long)id, m->n_vocab);
         return SL_OK;
     }
-    for (uint32_t i = 0; i < m->n_stop_tokens; i++)
-        if (m->stop_tokens[i] == id)
-            return SL_OK;
+    if (sl_model_is_stop_token(m, (uint32_t)id))
+        return SL_OK;
     if (m->n_stop_tokens == SL_STOP_TOKENS_MAX)
         return sl_fail(c->err, SL_ERR_UNSUPPORTED, "more than %u end tokens", SL_STOP_TOKENS_MAX);
     m->stop_tokens[m->n_stop_tokens++] = (uint32_t)id;
@@ -549,6 +548,13 @@ sl_status sl_model_from_config(const sl_json *config, const sl_json *generation_
 
 const char *sl_model_family_name(const sl_model *model) {
     return model->family->name;
+}
+
+bool sl_model_is_stop_token(const sl_model *m, uint32_t token) {
+    for (uint32_t i = 0; i < m->n_stop_tokens; i++)
+        if (m->stop_tokens[i] == token)
+            return true;
+    return false;
 }
 
 uint32_t sl_model_conv_channels(const sl_model *m) {

@@ -1,4 +1,4 @@
-/* Layouts of state and scratch, and the walk through the layers. */
+/* The layout of scratch, and the walk through the layers. */
 #include "model/forward.h"
 
 #include <string.h>
@@ -24,79 +24,6 @@ static float *take_floats(cursor *c, uint64_t count) {
 }
 static uint32_t *take_u32(cursor *c, uint64_t count) {
     return take(c, count, sizeof(uint32_t));
-}
-
-// Of one layer, in whole cache lines.
-static uint64_t kv_floats(const sl_model *m, uint32_t layer, uint32_t n_ctx) {
-    uint64_t rows;
-    switch ((sl_mixer)m->mixer[layer]) {
-    case SL_MIXER_ATTENTION:
-        rows = sl_window_ring(m->windowed[layer] ? m->attn.window : 0, n_ctx);
-        return SL_ALIGN_UP(2 * rows * m->attn.n_kv_heads * m->attn.d_head, 16);
-    case SL_MIXER_MLA:
-        return SL_ALIGN_UP((uint64_t)n_ctx * (m->mla.d_latent + m->mla.d_rope), 16);
-    case SL_MIXER_DELTA:
-    case SL_MIXER_CONV:
-    case SL_MIXER_COUNT:
-        break;
-    }
-    return 0;
-}
-
-static uint64_t recurrent_floats(const sl_model *m, uint32_t layer) {
-    switch ((sl_mixer)m->mixer[layer]) {
-    case SL_MIXER_DELTA:
-        return sl_delta_tail_floats(m) +
-               SL_ALIGN_UP(m->delta.n_v_heads * sl_delta_state_floats(m->delta.d_k, m->delta.d_v),
-                           16);
-    case SL_MIXER_CONV:
-        return SL_ALIGN_UP((uint64_t)(m->conv.width - 1) * m->d_model, 16);
-    case SL_MIXER_ATTENTION:
-    case SL_MIXER_MLA:
-    case SL_MIXER_COUNT:
-        break;
-    }
-    return 0;
-}
-
-static uint64_t kv_before(const sl_model *m, uint32_t layer, uint32_t n_ctx) {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < layer; i++)
-        n += kv_floats(m, i, n_ctx);
-    return n;
-}
-
-static uint64_t recurrent_before(const sl_model *m, uint32_t layer) {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < layer; i++)
-        n += recurrent_floats(m, i);
-    return n;
-}
-
-uint64_t sl_kv_bytes(const sl_model *m, uint32_t n_ctx) {
-    return kv_before(m, m->n_layers, n_ctx) * sizeof(float);
-}
-
-uint64_t sl_recurrent_bytes(const sl_model *m) {
-    return recurrent_before(m, m->n_layers) * sizeof(float);
-}
-
-void sl_state_bind(sl_state *state, uint32_t n_ctx, void *kv, void *recurrent) {
-    *state = (sl_state){.n_ctx = n_ctx, .kv = kv, .recurrent = recurrent};
-}
-
-float *sl_state_kv(const sl_state *state, const sl_model *m, uint32_t layer) {
-    return state->kv + kv_before(m, layer, state->n_ctx);
-}
-
-float *sl_state_recurrent(const sl_state *state, const sl_model *m, uint32_t layer) {
-    return state->recurrent + recurrent_before(m, layer);
-}
-
-void sl_state_reset(sl_state *state, const sl_model *m) {
-    state->n_past = 0;
-    if (sl_recurrent_bytes(m))
-        memset(state->recurrent, 0, sl_recurrent_bytes(m));
 }
 
 static sl_layer_scratch most(sl_layer_scratch x, sl_layer_scratch y) {

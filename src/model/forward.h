@@ -33,6 +33,15 @@ float *sl_state_recurrent(const sl_state *state, const sl_model *model, uint32_t
 /* Forget everything: recurrent state to zero. The key/value cache needs no clearing. */
 void sl_state_reset(sl_state *state, const sl_model *model);
 
+/* Copies: what n_past tokens have left, without the rest of the context. A copy fits any state of the same model and
+ * n_ctx. Pure but for the memory that is named. copy: of sl_state_copy_bytes(), aligned to 4. */
+uint64_t sl_state_copy_bytes(const sl_state *state, const sl_model *model);
+void sl_state_copy(const sl_state *state, const sl_model *model, void *copy);
+/* n_past: of the state when it was copied. */
+void sl_state_restore(sl_state *state, const sl_model *model, uint32_t n_past, const void *copy);
+/* Whether a smaller n_past alone takes the last tokens back: every layer keeps all positions apart. */
+bool sl_state_can_shorten(const sl_state *state, const sl_model *model);
+
 /* ---- scratch -------------------------------------------------------------------------------- */
 
 typedef struct sl_scratch {

@@ -121,6 +121,8 @@ SL_MUST_USE sl_status sl_model_from_config(const sl_json *config, const sl_json 
                                            sl_model *out, sl_buf *notes, sl_error *err);
 
 const char *sl_model_family_name(const sl_model *model);
+/* Whether the token ends an answer. */
+bool sl_model_is_stop_token(const sl_model *model, uint32_t token);
 
 /* Channels of the delta rule's convolution: 2 * n_k_heads * d_k + n_v_heads * d_v. */
 uint32_t sl_model_conv_channels(const sl_model *model);

@@ -28,6 +28,10 @@ static const struct {
     [SL_ACCOUNT_RING] = {"ring", "experts on their way from disk through the computation"},
     [SL_ACCOUNT_HOT] = {"hot", "experts kept in memory because they are likely to be needed again"},
     [SL_ACCOUNT_TEXT] = {"text", "tokenizer, chat template and the text of the prompt"},
+    [SL_ACCOUNT_SNAPSHOTS] = {"snapshots",
+                              "states of earlier conversations, so that a turn computes only what "
+                              "is new"},
+    [SL_ACCOUNT_SERVER] = {"server", "connections, requests, queues and answers on their way"},
     [SL_ACCOUNT_RESERVE] = {"reserve", "left free, since the kernel charges memory in batches"},
 };
 
@@ -210,6 +214,8 @@ static uint64_t fill(const sl_plan_input *in, uint32_t n_ctx, const choice *c, s
                     SL_ALIGN_UP(r->text_workspace_bytes, 64)) +
             page_up(client);
     }
+    a[SL_ACCOUNT_SNAPSHOTS] = page_up(in->snapshot_bytes);
+    a[SL_ACCOUNT_SERVER] = page_up(in->server_bytes);
     a[SL_ACCOUNT_RESERVE] = in->n_cpus * SL_RESERVE_BYTES_PER_CPU;
     a[SL_ACCOUNT_KERNEL] = page_up(SL_KERNEL_BASE_BYTES + in->kernel_bytes +
                                    sl_store_n_files(store) * SL_KERNEL_BYTES_PER_FILE);

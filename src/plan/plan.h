@@ -20,6 +20,8 @@ typedef enum sl_account_id {
     SL_ACCOUNT_RING,      /* experts on their way through */
     SL_ACCOUNT_HOT,       /* experts that stay */
     SL_ACCOUNT_TEXT,      /* tokenizer, template, prompt text */
+    SL_ACCOUNT_SNAPSHOTS, /* copies of states, for sequences that begin alike */
+    SL_ACCOUNT_SERVER,    /* the caller's own: of a server connections, requests and answers */
     SL_ACCOUNT_RESERVE,   /* the kernel charges in batches: left free */
     SL_ACCOUNT_COUNT
 } sl_account_id;
@@ -40,6 +42,8 @@ typedef struct sl_plan_input {
     uint64_t reader_bytes;       /* of the I/O reader */
     uint64_t kernel_bytes;       /* the kernel's own for threads and reader */
     uint64_t engine_bytes;       /* the engine's own structures */
+    uint64_t snapshot_bytes;     /* as asked for; less than a history of n_ctx tokens: none */
+    uint64_t server_bytes;       /* the caller's own */
 } sl_plan_input;
 
 typedef struct sl_plan_result {

@@ -157,7 +157,7 @@ static void start_header(sl_answer *a, const char *mark) {
     size_t n = strlen(mark);
     bool fits = n <= a->call_cap;
     a->mode = fits ? MODE_HEADER : MODE_TEXT;
-    a->gap = false;
+    a->gap = a->in_message = false;
     a->call_len = fits ? n : 0;
     memcpy(a->call, mark, a->call_len);
     if (!fits)
@@ -677,6 +677,7 @@ static void end_header(sl_answer *a) {
     }
     start_part(a, h.kind == SL_ANSWER_REASONING ? MODE_REASONING : MODE_TEXT);
     a->gap = a->said == 1 + h.kind;
+    a->in_message = h.kind == SL_ANSWER_TEXT;
 }
 
 // False if the byte does not fit and is still to be taken.
@@ -729,6 +730,7 @@ static match try_markers(sl_answer *a) {
     for (size_t i = 0; i < SL_COUNT(f->frames) && m != MATCH_FULL; i++) {
         if (is_marker(a, f->frames[i], &m)) {
             start_part(a, MODE_TEXT);
+            a->in_message = false;
             a->gap = f->message && a->said == 1 + SL_ANSWER_TEXT;
         }
     }
@@ -822,4 +824,8 @@ void sl_answer_end(sl_answer *a) {
 
 bool sl_answer_in_header(const sl_answer *a) {
     return a->mode == MODE_HEADER;
+}
+
+bool sl_answer_in_text(const sl_answer *a) {
+    return a->mode == MODE_TEXT && (!a->format->message || a->in_message);
 }

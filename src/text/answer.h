@@ -97,6 +97,7 @@ typedef struct sl_answer {
     bool drop_newlines; /* at the start of a part */
     bool began;         /* text, a call or a header: <think> is no marker any more */
     bool gap;           /* a blank line goes before the next text */
+    bool in_message;    /* of messages: behind the header of one that is text */
     uint8_t said;       /* 1 + the kind of the last text, 0 after a call */
     bool in_value;      /* of a call: inside a parameter, or inside a JSON string */
     bool escaped;       /* of a call: after a backslash in a JSON string */
@@ -126,6 +127,8 @@ void sl_answer_init(sl_answer *answer, const sl_answer_format *format, bool in_r
 void sl_answer_feed(sl_answer *answer, const char *bytes, size_t len);
 /* Whether what is fed next belongs to a message's header, and not to what the model says. */
 bool sl_answer_in_header(const sl_answer *answer);
+/* Whether what is fed next is text, as far as can be told: no thinking, no call and no header. */
+bool sl_answer_in_text(const sl_answer *answer);
 /* The answer is over: delivers what was held back. A call without its closing tag is delivered if its
  * name and at least one parameter are complete and nothing is half-written; otherwise as text. */
 void sl_answer_end(sl_answer *answer);
