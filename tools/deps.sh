@@ -21,6 +21,7 @@ build  pkg-config             finds the libraries
 build  liburing-dev           asynchronous reads (io_uring)
 build  libxxhash-dev          checksums of the store
 build  libedit-dev            line editing in the chat
+build  libmicrohttpd-dev      HTTP of the server
 check  libcmocka-dev          unit tests
 check  clang                  the second compiler, sanitizers and libFuzzer
 check  libclang-rt-dev        run-time of the sanitizers and of libFuzzer
