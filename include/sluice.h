@@ -134,7 +134,8 @@ SL_PUBLIC sl_status sl_plan(const char *model, const sl_engine_options *options,
                             sl_plan_info *out, sl_error *err);
 
 /* Open a store, or a checkpoint in place (sl_model_runs_in_place()). Everything the engine will ever hold is reserved and faulted in here; what does not fit
- * is refused with SL_ERR_BUDGET before anything is touched. progress may be NULL.
+ * is refused with SL_ERR_BUDGET before anything is touched; so is a plan that a memory control group of this process may
+ * not hold. progress may be NULL.
  * Errors: SL_ERR_MISSING (no store there), SL_ERR_CORRUPT, SL_ERR_BUDGET, SL_ERR_UNSUPPORTED (also:
  * direct I/O is not true here and buffered is false), SL_ERR_IO, SL_ERR_MEMORY. */
 SL_PUBLIC sl_status sl_engine_open(const char *store, const sl_engine_options *options,
@@ -208,7 +209,10 @@ SL_PUBLIC bool sl_session_keep(sl_session *session);
 /* Append tokens and compute them (prefill). Afterwards sl_session_logits() holds the logits of the last
  * one. Errors: SL_ERR_CONTEXT (nothing was appended), SL_ERR_CANCELED, SL_ERR_IO and SL_ERR_CORRUPT
  * (the session is reset; a cancel that came before the call leaves it as it was, and one during a call for a single
- * token of an answer lets that end, unless it takes more than 2 seconds), SL_ERR_ARGUMENT (a token outside the vocabulary; nothing was appended). */
+ * token of an answer lets that end, unless it takes more than 2 seconds), SL_ERR_ARGUMENT (a token outside the
+ * vocabulary; nothing was appended), SL_ERR_BUDGET (a control group of this process may no longer hold what the plan
+ * does: looked at once a second at most, before the call, which then appends nothing, and between chunks of a prompt,
+ * after which the session is reset). */
 SL_PUBLIC sl_status sl_session_feed(sl_session *session, const uint32_t *tokens, size_t n,
                                     const sl_progress *progress, sl_error *err);
 /* [n_vocab] f32, valid until the next feed or generate; NULL before the first feed. */

@@ -149,10 +149,11 @@ typedef struct group {
     bool v2;
 } group;
 
-static bool find_group(group *g) {
-    char text[4096];
+static bool find_group(const char *root, group *g) {
+    char text[4096], probe[600];
     memset(g, 0, sizeof(*g));
-    if (read_small("/proc/self/cgroup", text, sizeof(text)) < 0)
+    (void)snprintf(probe, sizeof(probe), "%s/proc/self/cgroup", root);
+    if (read_small(probe, text, sizeof(text)) < 0)
         return false;
     const char *path = NULL, *path_v2 = NULL;
     char *rest;
@@ -171,20 +172,19 @@ static bool find_group(group *g) {
     }
     static const char *const v1_roots[] = {"/sys/fs/cgroup/memory"};
     static const char *const v2_roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-    char probe[600];
     for (size_t i = 0; path && i < SL_COUNT(v1_roots); i++) {
-        (void)snprintf(probe, sizeof(probe), "%s/memory.limit_in_bytes", v1_roots[i]);
+        (void)snprintf(probe, sizeof(probe), "%s%s/memory.limit_in_bytes", root, v1_roots[i]);
         if (access(probe, R_OK) == 0) {
-            (void)snprintf(g->path, sizeof(g->path), "%s%s", v1_roots[i], path);
-            g->root_len = strlen(v1_roots[i]);
+            (void)snprintf(g->path, sizeof(g->path), "%s%s%s", root, v1_roots[i], path);
+            g->root_len = strlen(root) + strlen(v1_roots[i]);
             return true;
         }
     }
     for (size_t i = 0; path_v2 && i < SL_COUNT(v2_roots); i++) {
-        (void)snprintf(probe, sizeof(probe), "%s/cgroup.controllers", v2_roots[i]);
+        (void)snprintf(probe, sizeof(probe), "%s%s/cgroup.controllers", root, v2_roots[i]);
         if (access(probe, R_OK) == 0) {
-            (void)snprintf(g->path, sizeof(g->path), "%s%s", v2_roots[i], path_v2);
-            g->root_len = strlen(v2_roots[i]);
+            (void)snprintf(g->path, sizeof(g->path), "%s%s%s", root, v2_roots[i], path_v2);
+            g->root_len = strlen(root) + strlen(v2_roots[i]);
             g->v2 = true;
             return true;
         }
@@ -202,9 +202,13 @@ static uint64_t group_number(const group *g, const char *file) {
 }
 
 uint64_t sl_cgroup_memory_limit(void) {
+    return sl_cgroup_memory_limit_under("");
+}
+
+uint64_t sl_cgroup_memory_limit_under(const char *root) {
     group g;
     uint64_t least = UINT64_MAX;
-    if (!find_group(&g))
+    if (!find_group(root, &g))
         return least;
     for (;;) {
         uint64_t limit = group_number(&g, g.v2 ? "memory.max" : "memory.limit_in_bytes");
@@ -221,7 +225,7 @@ uint64_t sl_cgroup_memory_limit(void) {
 uint64_t sl_cgroup_memory_peak(void) {
     group g;
     char path[640], text[64];
-    if (!find_group(&g) || strlen(g.path) <= g.root_len + 1)
+    if (!find_group("", &g) || strlen(g.path) <= g.root_len + 1)
         return 0;
     // Ours alone: the only process in it.
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g.path);

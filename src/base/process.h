@@ -25,8 +25,11 @@ uint64_t sl_process_populate(void);
 uint64_t sl_memory_available(void);
 
 /* The tightest memory limit of the control groups that this process is in (v1 or v2, ancestors
- * included); UINT64_MAX without one. */
+ * included), as the kernel has it now; UINT64_MAX without one, and where it cannot be read. Some twenty system calls:
+ * not for every token. */
 uint64_t sl_cgroup_memory_limit(void);
+/* The same, with /proc and /sys looked for below the folder `root`. */
+uint64_t sl_cgroup_memory_limit_under(const char *root);
 /* Peak memory charged to our own group, when that group holds this process alone; 0 otherwise. */
 uint64_t sl_cgroup_memory_peak(void);
 

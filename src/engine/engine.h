@@ -73,6 +73,7 @@ typedef struct sl_counters {
 } sl_counters;
 
 #define SL_TAIL_TOKENS 16u
+#define SL_LIMIT_LOOK_SECONDS 1.0 /* between two looks at the control group's limit */
 /* A token of an answer that was canceled is finished, so that the session can go on, if that takes no longer. */
 #define SL_CANCEL_PATIENCE_SECONDS 2.0
 
@@ -114,6 +115,9 @@ struct sl_engine {
     sl_arena text_workspace;
 
     sl_session session;
+    /* The tightest limit of our control groups; replaced by tests. And when to look at it next, by sl_now(). */
+    uint64_t (*memory_limit)(void);
+    double limit_look;
     void *capture;        /* of forward.hidden, while logits are recorded */
     sl_read_log read_log; /* while reads are kept for replaying */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
@@ -157,9 +161,14 @@ void sl__session_reset(sl_session *s);
 /* As sl_session_rewind(), and sl_session_keep(). */
 uint32_t sl__session_rewind(sl_session *s, const uint32_t *tokens, size_t n);
 bool sl__session_keep(sl_session *s);
-/* What stands against feeding these tokens: SL_ERR_CONTEXT, SL_ERR_ARGUMENT, or a cancel that is there
- * already (SL_ERR_CANCELED). Nothing has changed then. */
-SL_MUST_USE sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n,
+/* SL_ERR_BUDGET when a control group that we are in may hold less than the plan does. A limit that cannot be read is
+ * none. */
+SL_MUST_USE sl_status sl__engine_check_limit(sl_engine *e, sl_error *err);
+
+/* What stands against feeding these tokens: SL_ERR_CONTEXT, SL_ERR_ARGUMENT, a cancel that is there
+ * already (SL_ERR_CANCELED), or a memory limit that was lowered (SL_ERR_BUDGET; looked at once a second at most). Nothing
+ * has changed then. */
+SL_MUST_USE sl_status sl__session_check(sl_session *s, const uint32_t *tokens, size_t n,
                                         sl_error *err);
 /* Compute n tokens (1..chunk), checked by sl__session_check(); the residual stream stays in scratch.
  * can_cancel: a cancel stops it at the next layer or read, which leaves the session to be reset; otherwise it does

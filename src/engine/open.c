@@ -348,6 +348,9 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
     }
     if ((st = sl__engine_plan(&e->store, setup, code, &e->plan, &e->settings, resident, err)))
         goto fail;
+    e->memory_limit = sl_cgroup_memory_limit;
+    if ((st = sl__engine_check_limit(e, err)))
+        goto fail;
     if (e->settings.narrow)
         sl_cpus_narrow(e->settings.n_cpus);
     if ((st = start(e, setup, e->store.in_place ? &in : NULL, resident, err)))

@@ -92,8 +92,27 @@ static bool is_canceled(void *user) {
     return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
 }
 
-sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t n, sl_error *err) {
-    const sl_engine *e = s->engine;
+sl_status sl__engine_check_limit(sl_engine *e, sl_error *err) {
+    // The kernel keeps limits in whole pages, rounded down.
+    uint64_t limit = e->memory_limit(), planned = e->plan.total_bytes / SL_PAGE * SL_PAGE;
+    e->limit_look = sl_now() + SL_LIMIT_LOOK_SECONDS;
+    if (limit >= planned)
+        return SL_OK;
+    return sl_fail(err, SL_ERR_BUDGET,
+                   "the control group of this process may hold %.1f MiB (%llu bytes), and the plan "
+                   "takes %.1f MiB (%llu bytes): raise the group's limit, or open the model again "
+                   "with a budget of at most %llu bytes",
+                   (double)limit / (double)SL_MIB, (unsigned long long)limit,
+                   (double)planned / (double)SL_MIB, (unsigned long long)planned,
+                   (unsigned long long)limit);
+}
+
+static sl_status look_at_limit(sl_engine *e, sl_error *err) {
+    return sl_now() < e->limit_look ? SL_OK : sl__engine_check_limit(e, err);
+}
+
+sl_status sl__session_check(sl_session *s, const uint32_t *tokens, size_t n, sl_error *err) {
+    sl_engine *e = s->engine;
     if (n > e->state.n_ctx - e->state.n_past)
         return sl_fail(err, SL_ERR_CONTEXT,
                        "the context holds %u tokens, %u are in use and %zu more were given; "
@@ -105,7 +124,7 @@ sl_status sl__session_check(const sl_session *s, const uint32_t *tokens, size_t 
                            tokens[i], e->store.model.n_vocab);
     if (is_canceled(s->engine))
         return sl_fail(err, SL_ERR_CANCELED, "canceled before it began");
-    return SL_OK;
+    return look_at_limit(e, err);
 }
 
 /* For a token of an answer: only when it does not come to its end for a long time, as on a drive that has
@@ -159,6 +178,8 @@ static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n, bool can_
         sl__engine_publish(e);
         if (progress && !progress(user, done, n))
             return sl_fail(err, SL_ERR_CANCELED, "canceled after %zu of %zu tokens", done, n);
+        if (done < n && (st = look_at_limit(e, err)))
+            return st;
     }
     if ((st = sl_forward_logits(&e->forward, last - 1, err)))
         return st;

@@ -58,6 +58,7 @@ class Group:
 
     def _name(self, what):
         return {"limit": ("memory.limit_in_bytes", "memory.max"),
+                "usage": ("memory.usage_in_bytes", "memory.current"),
                 "peak": ("memory.max_usage_in_bytes", "memory.peak")}[what][self.version - 1]
 
     def _write(self, name, value):
@@ -86,8 +87,22 @@ class Group:
     def run(self, command, before="", **more):
         """Run a command as a member. before: shell commands in front of it, such as limits. The shell that
         joins becomes the command, so that nobody else is charged to the group."""
+        return subprocess.run(self._member(command, before), **more)
+
+    def start(self, command, **more):
+        """The same, without waiting for its end."""
+        return subprocess.Popen(self._member(command), **more)
+
+    def _member(self, command, before=""):
         script = f'echo $$ >"{self.path}/cgroup.procs" && {before or ":"} && exec "$@"'
-        return subprocess.run(["sh", "-c", script, "sh", *map(str, command)], **more)
+        return ["sh", "-c", script, "sh", *map(str, command)]
+
+    def usage_bytes(self):
+        return int((self.path / self._name("usage")).read_text())
+
+    def lower(self, limit_bytes):
+        """A lower limit, while there are members. Not below what is used: v1 refuses that, v2 kills."""
+        self._write(self._name("limit"), limit_bytes)
 
     def failures(self):
         """How often a charge did not fit, even where reclaiming then helped, and how often that killed."""

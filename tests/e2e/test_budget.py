@@ -6,7 +6,9 @@ import mmap
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -235,6 +237,44 @@ def test_every_layer_kind_stays_inside(sluice, program, tmp_path, family):
     below = subprocess.run([sluice, *map(str, command), f"--mem={(floor - 64 * KIB) // KIB}K"], capture_output=True, text=True)
     assert below.returncode == 3 and str(floor) in below.stderr
     assert store_cached(store) == {}
+
+
+def test_a_limit_that_is_lowered(sluice, program, demo_store):
+    """While a model answers, its container may hold less than before: an end in words, before the kernel makes one."""
+    mem = 16 * MIB
+    planned = plan(sluice, demo_store, "16M")["total_bytes"]
+    with group_of(mem + 4 * MIB) as group:
+        p = group.start([*program.cold(), "run", demo_store, STORY, "-q", "--mem", "16M", "--ctx", CTX, "--cpu", "ref",
+                         "--temp", "20", "--top-p", "1", "--top-k", "0", "--seed", "3"],
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert p.stdout.read(1)
+            p.send_signal(signal.SIGSTOP)
+            usage = group.usage_bytes()
+            assert usage < planned
+            limit = (usage + planned) // 2 // (4 * KIB) * 4 * KIB
+            group.lower(limit)
+            time.sleep(1.1)  # it looks once a second
+            p.send_signal(signal.SIGCONT)
+            _, err = p.communicate(timeout=60)
+        finally:
+            p.kill()
+            p.wait()
+        failures = group.failures()
+    err = err.decode()
+    assert p.returncode == 3, err
+    assert f"({limit} bytes)" in err and f"({planned // 4096 * 4096} bytes)" in err, err
+    assert failures["killed"] == 0
+
+
+def test_a_limit_below_the_plan(sluice, program, demo_store):
+    """Refused at open, before there is anything that could be killed."""
+    limit = 12 * MIB
+    with group_of(limit) as group:
+        r = group.run([*program.cold(), "run", demo_store, STORY, "--mem", "16M", "--ctx", CTX],
+                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert r.returncode == 3 and f"({limit} bytes)" in r.stderr, r.stderr
+        assert group.failures() == {"failed": 0, "killed": 0}
 
 
 def test_below_the_floor(sluice, demo_store):

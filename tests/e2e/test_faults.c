@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "helpers/demo.h"
 #include "helpers/held.h"
@@ -524,6 +525,102 @@ static void cancel_in_each_phase(void **state) {
     sl_engine_close(x.engine);
 }
 
+/* ---- the memory limit ---------------------------------------------------------------------------- */
+
+static uint64_t limit_bytes;
+static uint32_t n_looks;
+
+static uint64_t limit_now(void) {
+    n_looks++;
+    return limit_bytes;
+}
+
+static bool lower_limit(void *user, uint32_t token) {
+    opened *x = user;
+    (void)token;
+    if (sl_session_length(x->session) >= 30) {
+        limit_bytes = x->engine->plan.total_bytes / 2;
+        x->engine->limit_look = 0; // a second has passed
+    }
+    return true;
+}
+
+// Says what there is, what is needed and what to do.
+static void check_limit_error(const opened *x, const sl_error *err) {
+    char number[32];
+    assert_int_equal(err->status, SL_ERR_BUDGET);
+    (void)snprintf(number, sizeof(number), "(%llu bytes)", (unsigned long long)limit_bytes);
+    assert_true(has(err, number));
+    (void)snprintf(number, sizeof(number), "(%llu bytes)",
+                   (unsigned long long)(x->engine->plan.total_bytes / SL_PAGE * SL_PAGE));
+    assert_true(has(err, number));
+    assert_true(has(err, "raise the group's limit"));
+}
+
+/* A container lowers its limit: the next token is refused, and the session is what it was before. */
+static void a_limit_that_is_lowered(void **state) {
+    (void)state;
+    const demo_example *story = demo_example_at(29);
+    opened x = open_at(demo_store(), budget_of(2), SL_IO_AUTO);
+    sl_hash128 expected, got;
+    sl_error err;
+    sl_generate_request request;
+    sl_generate_result result;
+    const uint32_t next = 300;
+    expected = answer_of(&x);
+    demo_check(sl_session_feed(x.session, &next, 1, NULL, &err), &err);
+    const sl_hash128 after =
+        sl_hash(sl_session_logits(x.session), x.engine->store.model.n_vocab * sizeof(float));
+
+    // As large as the plan is enough; one page less is not.
+    x.engine->memory_limit = limit_now;
+    x.engine->limit_look = 0;
+    limit_bytes = x.engine->plan.total_bytes / SL_PAGE * SL_PAGE;
+    assert_true(sl_hash_equal(answer_of(&x), expected));
+    assert_int_equal(n_looks, 1);
+    assert_true(sl_hash_equal(answer_of(&x), expected));
+    assert_int_equal(n_looks, 1); // a second has not passed
+    limit_bytes -= SL_PAGE;
+    x.engine->limit_look = 0;
+    assert_int_equal(sl_session_feed(x.session, &next, 1, NULL, &err), SL_ERR_BUDGET);
+    check_limit_error(&x, &err);
+    assert_int_equal(sl_session_length(x.session), N_TOKENS);
+    got = sl_hash(sl_session_logits(x.session), x.engine->store.model.n_vocab * sizeof(float));
+    assert_true(sl_hash_equal(got, expected));
+    // Raised again, it goes on from there.
+    limit_bytes += SL_PAGE;
+    x.engine->limit_look = 0;
+    demo_check(sl_session_feed(x.session, &next, 1, NULL, &err), &err);
+    got = sl_hash(sl_session_logits(x.session), x.engine->store.model.n_vocab * sizeof(float));
+    assert_true(sl_hash_equal(got, after));
+
+    // In the middle of an answer.
+    limit_bytes = UINT64_MAX;
+    sl_session_reset(x.session);
+    sl_generate_request_init(x.engine, &request);
+    request.prompt = story->prompt_ids;
+    request.n_prompt = story->n_prompt;
+    request.sampling.temperature = 0;
+    request.on_token = lower_limit;
+    request.user = &x;
+    assert_int_equal(sl_session_generate(x.session, &request, &result, &err), SL_ERR_BUDGET);
+    check_limit_error(&x, &err);
+    assert_int_equal(sl_session_length(x.session), 30);
+    // Between two chunks of a prompt, whose first ones are lost.
+    sl_session_reset(x.session);
+    x.engine->limit_look = sl_now() + 0.001;
+    sl_reader_slow(x.engine->reader, 1, 0.001);
+    assert_int_equal(sl_session_feed(x.session, story->prompt_ids, story->n_prompt, NULL, &err),
+                     SL_ERR_BUDGET);
+    check_limit_error(&x, &err);
+    assert_int_equal(sl_session_length(x.session), 0);
+    sl_reader_slow(x.engine->reader, 0, 0);
+    limit_bytes = UINT64_MAX;
+    x.engine->limit_look = 0;
+    assert_true(sl_hash_equal(answer_of(&x), expected));
+    sl_engine_close(x.engine);
+}
+
 // Before anything is counted.
 static int set_up(void **state) {
     (void)state;
@@ -538,7 +635,7 @@ int main(void) {
         TEST_LEAVES_NOTHING(any_read_at_the_floor), TEST_LEAVES_NOTHING(reads_with_a_hot_tier),
         TEST_LEAVES_NOTHING(damaged_records),       TEST_LEAVES_NOTHING(damage_before_open),
         TEST_LEAVES_NOTHING(damage_after_open),     TEST_LEAVES_NOTHING(cancel_at_any_moment),
-        TEST_LEAVES_NOTHING(cancel_in_each_phase),
+        TEST_LEAVES_NOTHING(cancel_in_each_phase),  TEST_LEAVES_NOTHING(a_limit_that_is_lowered),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
