@@ -93,6 +93,7 @@ stage_python() {
     local build=$PWD/build/check
     SLUICE_BUILD=$build SLUICE_BIN=$build/sluice \
         SL_TOK_DRIVER=$build/tests/diff/tok_driver SL_TPL_DRIVER=$build/tests/diff/tpl_driver \
+        SL_API_DRIVER=$build/tests/diff/api_driver \
         step python "$venv/bin/python" -m pytest tests -q -p no:cacheprovider \
         --basetemp=build/pytest --junitxml="$results/python.xml"
 }
