@@ -3,6 +3,7 @@ conversion that is interrupted, a chat on a terminal, signals and pipes."""
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -325,6 +326,66 @@ def test_a_reader_that_left_ends_quietly(sluice, home):
                        stdout=write, stderr=subprocess.PIPE, timeout=60, env={**os.environ, "SLUICE_HOME": str(home)})
     os.close(write)
     assert (r.returncode, r.stderr) == (0, b"")
+
+
+def test_closed_streams_do_not_become_files(sluice, home, tmp_path):
+    """What is said where nobody listens must not land in a file that took the stream's number."""
+    def close_all():
+        for fd in range(3):
+            os.close(fd)
+    target = tmp_path / "closed"
+    p = subprocess.Popen([sluice, "convert", DEMO, target], preexec_fn=close_all)
+    assert p.wait(60) == 0
+    assert subprocess.run([sluice, "verify", target, "-q"], stdin=subprocess.DEVNULL, timeout=60).returncode == 0
+    with subprocess.Popen([sluice, "run", "demo", "Tell me a story about a fox and an owl.", "--temp", "1", "--cpu", "ref",
+                           "--mem", "24M", "--ctx", "1024"], stdout=subprocess.PIPE,
+                          env={**os.environ, "SLUICE_HOME": str(home)},
+                          preexec_fn=lambda: (os.close(0), os.close(2))) as p:
+        assert p.stdout.read(1)
+        p.send_signal(signal.SIGSTOP)
+        try:
+            assert {os.readlink(f"/proc/{p.pid}/fd/{fd}") for fd in (0, 2)} == {"/dev/null"}
+        finally:
+            p.send_signal(signal.SIGCONT)
+        p.communicate(timeout=60)
+        assert p.returncode == 0
+
+
+def test_a_pause_changes_nothing(sluice, home):
+    """Stopped and continued, as a laptop that sleeps: the same answer."""
+    command = [sluice, "run", "demo", "Tell me a story about a fox and an owl.", "--temp", "1", "--seed", "5", "-q", "--cpu",
+               "ref", "--mem", "24M", "--ctx", "1024"]
+    more = {"stdin": subprocess.DEVNULL, "env": {**os.environ, "SLUICE_HOME": str(home)}}
+    whole = subprocess.run(command, capture_output=True, timeout=60, **more).stdout
+    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, **more) as p:
+        first = p.stdout.read(1)
+        for _ in range(5):
+            p.send_signal(signal.SIGSTOP)
+            time.sleep(0.02)
+            p.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        rest, _ = p.communicate(timeout=60)
+        assert p.returncode == 0 and first + rest == whole
+
+
+def test_few_descriptors_and_little_address_space(sluice, home):
+    """Whatever the limit, it is an answer or an error in words; never a crash."""
+    command = [sluice, "run", "demo", OWL["messages"][0]["content"], "-q", "--temp", "0", "--mem", "24M", "--ctx", "1024"]
+    answers = set()
+    for what, values in ((resource.RLIMIT_NOFILE, range(4, 26)),
+                         (resource.RLIMIT_AS, (kib << 10 for kib in (8000, 12000, 16000, 24000, 32000, 40000, 1 << 20)))):
+        for value in values:
+            r = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                               env={**os.environ, "SLUICE_HOME": str(home)},
+                               preexec_fn=lambda: resource.setrlimit(what, (value, value)))
+            if r.returncode == 127 and "shared libraries" in r.stderr:
+                continue  # the program never began
+            answers.add((what, r.returncode))
+            if r.returncode == 0:
+                assert r.stdout == OWL["answer"] + "\n"
+            else:
+                assert r.returncode == 1 and re.search("Too many open files|Cannot allocate memory", r.stderr), r.stderr
+    assert len(answers) == 4  # both limits were in the way, and both were enough in the end
 
 
 def test_chat(sluice, home):
