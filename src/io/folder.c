@@ -231,8 +231,8 @@ sl_status sl_log_append(int fd, const void *bytes, size_t n, sl_error *err) {
         ssize_t done = write(fd, p, n);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0)
-            return sl_fail_errno(err, SL_ERR_IO, errno, "writing the journal");
+        if (done <= 0)
+            return sl_fail_errno(err, SL_ERR_IO, done ? errno : ENOSPC, "writing the journal");
         p += done;
         n -= (size_t)done;
     }

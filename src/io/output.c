@@ -57,8 +57,9 @@ static int write_all(int fd, const uint8_t **p, size_t *n, uint64_t *at) {
         ssize_t done = pwrite(fd, *p, *n, (off_t)*at);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0)
-            return errno;
+        if (done <=
+            0) // a file system that takes nothing and says nothing takes nothing the next time
+            return done ? errno : ENOSPC;
         *p += done;
         *at += (uint64_t)done;
         *n -= (size_t)done;
