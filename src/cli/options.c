@@ -159,7 +159,7 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
 #define ALL_VERBS (V(CLI_N_VERBS) - 1)
 
 const cli_option cli_options[] = {
-    {CLI_MEM, "mem", 0, false, CLI_KIND_SIZE, PLAN_VERBS, "SIZE", NULL, 0, 0,
+    {CLI_MEM, "mem", 0, false, CLI_KIND_SIZE, PLAN_VERBS, "SIZE", NULL, 1, 0,
      "Memory budget of the whole process, such as 4G, 1.5G or 800M (K, M and G are powers of "
      "1024). "
      "Default: the smaller of half of the available memory and 80% of the cgroup's limit."},
@@ -187,7 +187,7 @@ const cli_option cli_options[] = {
      "Let the model think before it answers. Default: off, so that a small budget answers soon."},
     {CLI_MAX_TOKENS, "max-tokens", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 1, UINT32_MAX,
      "Stop the answer after N tokens. Default: until the context is full."},
-    {CLI_STOP, "stop", 0, false, CLI_KIND_TEXT, V(CLI_RUN), "TEXT", NULL, 0, 0,
+    {CLI_STOP, "stop", 0, false, CLI_KIND_LIST, V(CLI_RUN), "TEXT", NULL, 1, 256,
      "Stop the answer where TEXT appears; TEXT is not part of it. May be given 16 times."},
     {CLI_TEMP, "temp", 0, false, CLI_KIND_REAL, V(CLI_RUN), "T", NULL, 0, 100,
      "Temperature; 0 always takes the likeliest token. Default of this and the next three: what "
@@ -518,25 +518,37 @@ static bool unknown_option(cli_verb_id verb, const char *arg, size_t n,
 
 /* ---- parser ---------------------------------------------------------------------------------- */
 
+static cli_list *list_of(cli_args *args, cli_option_id id) {
+    return id == CLI_STOP ? &args->stop : NULL;
+}
+
+static bool add_to_list(cli_list *list, const cli_option *o, const char *name, const char *value,
+                        char message[CLI_MESSAGE_MAX]) {
+    if (list->n == CLI_LIST_MAX)
+        return say(message, "%s: given more than %d times", name, CLI_LIST_MAX);
+    size_t n = strlen(value);
+    if (n < (size_t)o->least || n > (size_t)o->most)
+        return say(message, "%s: a text of %.0f to %.0f bytes is expected, this one has %zu", name,
+                   o->least, o->most, n);
+    list->text[list->n++] = value;
+    return true;
+}
+
 static bool set_option(cli_args *args, const cli_option *o, const char *value,
                        char message[CLI_MESSAGE_MAX]) {
     char name[40];
     snprintf(name, sizeof(name), "--%s", o->name);
-    if (o->id == CLI_STOP) {
-        if (args->n_stop == CLI_STOP_MAX)
-            return say(message, "%s: given more than %d times", name, CLI_STOP_MAX);
-        if (*value == '\0' || strlen(value) > CLI_STOP_BYTES_MAX)
-            return say(message, "%s: a text of 1 to %d bytes is expected, this one has %zu", name,
-                       CLI_STOP_BYTES_MAX, strlen(value));
-        args->stop[args->n_stop++] = value;
-    } else if (args->given[o->id]) {
+    if (args->given[o->id] && o->kind != CLI_KIND_LIST)
         return say(message, "%s: given twice: leave one", name);
-    }
     args->given[o->id] = true;
     switch (o->kind) {
     case CLI_KIND_FLAG:
         return true;
     case CLI_KIND_SIZE:
+        if (o->least == 0 && strcmp(value, "0") == 0) {
+            args->value[o->id].count = 0;
+            return true;
+        }
         return cli_parse_size(name, value, &args->value[o->id].count, message);
     case CLI_KIND_COUNT: {
         uint64_t most = o->most >= 0x1p64 ? UINT64_MAX : (uint64_t)o->most;
@@ -554,6 +566,8 @@ static bool set_option(cli_args *args, const cli_option *o, const char *value,
                       : say(message, "%s: the name of a file is expected, found nothing", name);
     case CLI_KIND_CHOICE:
         return parse_choice(name, value, o->choices, &args->value[o->id].text, message);
+    case CLI_KIND_LIST:
+        return add_to_list(list_of(args, o->id), o, name, value, message);
     }
     return true;
 }

@@ -98,12 +98,13 @@ typedef enum cli_option_id {
 
 typedef enum cli_kind {
     CLI_KIND_FLAG,
-    CLI_KIND_SIZE,  // bytes with K, M or G
+    CLI_KIND_SIZE,  // bytes with K, M or G; plain 0 as well where least is 0
     CLI_KIND_COUNT, // a whole number from least to most
     CLI_KIND_REAL,  // a finite number from least to most
     CLI_KIND_TEXT,
     CLI_KIND_FILE,   // text that names a file: completion knows
     CLI_KIND_CHOICE, // one of the words in choices
+    CLI_KIND_LIST,   // text of least to most bytes that may be given CLI_LIST_MAX times
 } cli_kind;
 
 typedef struct cli_option {
@@ -122,8 +123,11 @@ typedef struct cli_option {
 extern const cli_option cli_options[];
 extern const size_t cli_n_options; // rows
 
-#define CLI_STOP_MAX 16 // strings of --stop
-#define CLI_STOP_BYTES_MAX 256
+#define CLI_LIST_MAX 16
+typedef struct cli_list {
+    const char *text[CLI_LIST_MAX]; // in argv
+    uint32_t n;
+} cli_list;
 
 typedef struct cli_args {
     cli_verb_id verb;
@@ -135,8 +139,7 @@ typedef struct cli_args {
         double real;
         const char *text; // TEXT, FILE and CHOICE: in argv
     } value[CLI_N_OPTIONS];
-    const char *stop[CLI_STOP_MAX];
-    uint32_t n_stop;
+    cli_list stop; // the options of kind LIST
 } cli_args;
 
 #define CLI_MESSAGE_MAX 512

@@ -277,8 +277,8 @@ int cli_talk_generate(cli_talk *t, const char *tools, bool keep_in_request) {
     request.sampling = t->sampling;
     if (cli_given(c, CLI_MAX_TOKENS))
         request.max_tokens = (uint32_t)cli_count(c, CLI_MAX_TOKENS);
-    request.stop = c->args.stop;
-    request.n_stop = c->args.n_stop;
+    request.stop = c->args.stop.text;
+    request.n_stop = c->args.stop.n;
     request.parse = !cli_given(c, CLI_RAW);
     request.tools_json = tools;
     request.on_piece = on_piece;

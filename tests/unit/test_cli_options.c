@@ -53,8 +53,8 @@ static void spellings_are_equal(void **state) {
     assert_true(parse("run demo --system=")); // an empty value is a value
     assert_string_equal(args.value[CLI_SYSTEM].text, "");
     assert_true(parse("run demo --stop a --stop b"));
-    assert_int_equal(args.n_stop, 2);
-    assert_string_equal(args.stop[1], "b");
+    assert_int_equal(args.stop.n, 2);
+    assert_string_equal(args.stop.text[1], "b");
     assert_true(parse("--version") && args.verb == CLI_VERSION);
     assert_true(parse("-h") && args.verb == CLI_HELP);
     assert_true(parse("run --help") && args.given[CLI_HELP_FLAG]);
@@ -183,7 +183,7 @@ static void wrong_lines_are_answered(void **state) {
             fail_msg("'%s' gave: %s", cases[i].line, message);
     }
     char line[512] = "run a";
-    for (int i = 0; i <= CLI_STOP_MAX; i++)
+    for (int i = 0; i <= CLI_LIST_MAX; i++)
         strcat(line, " --stop x");
     assert_false(parse(line));
     assert_non_null(strstr(message, "given more than 16 times"));
