@@ -1,4 +1,4 @@
-/* The program around the verbs: parsing, dispatch, errors, exit codes. See cli.h. */
+/* The program around its verbs: parsing, errors, exit codes. See cli.h. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -142,51 +142,12 @@ bool cli_confirm(cli *c, const char *question) {
 
 /* ---- program --------------------------------------------------------------------------------- */
 
-int cli_help(cli *c) {
-    if (cli_given(c, CLI_MAN))
-        cli_help_man(&c->out);
-    else if (cli_given(c, CLI_BASH))
-        cli_help_bash(&c->out);
-    else if (cli_given(c, CLI_MARKDOWN))
-        cli_help_markdown(&c->out);
-    else if (c->args.n_positional == 0)
-        cli_help_overview(&c->out);
-    else {
-        const char *name = c->args.positional[0];
-        cli_verb_id verb = cli_verb_find(name);
-        if (verb == CLI_N_VERBS) {
-            const char *nearest = cli_verb_nearest(name);
-            return cli_usage_error(c, "there is no verb '%.64s'%s%s%s", name,
-                                   nearest ? ": did you mean '" : "", nearest ? nearest : "",
-                                   nearest ? "'?" : ": 'sluice help' lists them");
-        }
-        cli_help_verb(&c->out, verb);
-    }
-    return CLI_EXIT_OK;
-}
-
-static int (*const functions[CLI_N_VERBS])(cli *) = {
-    [CLI_RUN] = cli_run,
-    [CLI_CONVERT] = cli_convert,
-    [CLI_PLAN] = cli_plan,
-    [CLI_SHOW] = cli_show,
-    [CLI_VERIFY] = cli_verify,
-    [CLI_DOCTOR] = cli_doctor,
-    [CLI_LS] = cli_ls,
-    [CLI_RM] = cli_rm,
-    [CLI_LOGITS] = cli_logits,
-    [CLI_BENCH] = cli_bench,
-    [CLI_TRACE] = cli_trace,
-    [CLI_TOKENIZE] = cli_tokenize,
-    [CLI_TEMPLATE] = cli_template,
-    [CLI_VERSION] = cli_version,
-    [CLI_HELP] = cli_help,
-};
-
-int cli_main(int argc, char *const *argv, int out_fd, int err_fd) {
+int cli_program(int argc, char *const *argv, int out_fd, int err_fd,
+                const cli_verb_function functions[CLI_N_VERBS]) {
     cli context, *c = &context;
     char message[CLI_MESSAGE_MAX];
     memset(c, 0, sizeof(*c));
+    c->argv = argv;
     // Also a command line that cannot be parsed is answered in the form it asks for.
     bool colour = true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -205,6 +166,9 @@ int cli_main(int argc, char *const *argv, int out_fd, int err_fd) {
     } else if (c->args.given[CLI_HELP_FLAG]) {
         cli_help_verb(&c->out, c->args.verb);
         exit_code = CLI_EXIT_OK;
+    } else if (!functions[c->args.verb]) {
+        exit_code = cli_usage_error(c, "this program does not do that: write 'sluice %s'",
+                                    cli_verbs[c->args.verb].name);
     } else {
         c->json = cli_given(c, CLI_JSON);
         c->quiet = cli_given(c, CLI_QUIET);

@@ -23,6 +23,7 @@ enum {
 
 typedef struct cli {
     cli_args args;
+    char *const *argv; // what args was read from
     cli_out out, err;
     bool json, quiet;
 } cli;
@@ -68,6 +69,11 @@ bool cli_can_ask(const cli *c);
 bool cli_model_path(cli *c, const char *model, bool files_too, char path[CLI_PATH_MAX],
                     int *exit_code);
 
+/* The path of the verb's MODEL, where it can be opened: a converted model, or a checkpoint that runs
+ * in place; one that has to be converted first as well, with *convert set. Otherwise the error is
+ * reported and the exit code returned. */
+int cli_model_find(cli *c, const char *model, char path[CLI_PATH_MAX], bool *convert);
+
 /* Report that there is no model at path: where it was looked for, and what there is. Returns 4. */
 int cli_no_model(cli *c, const char *model, const char *path);
 
@@ -92,10 +98,22 @@ void cli_engine_options(const cli *c, sl_engine_options *options);
  * returned; 0: open. */
 int cli_engine_open(cli *c, const char *path, const sl_engine_options *options, sl_engine **engine);
 
+/* What cli_engine_open() and the like make of a failed open: with SL_ERR_BUDGET, the smallest budget
+ * that these options work with is part of the message. Returns the exit code. */
+int cli_fail_open(cli *c, const char *path, const sl_engine_options *options, const sl_error *err);
+
+/* A plan as a table with what follows from it; refusal says why, where it does not fit. */
+void cli_plan_print(cli_out *out, const char *path, const sl_plan_info *plan, const char *refusal);
+/* The same as members of the object that json is in. */
+void cli_plan_members(cli_json *json, const sl_plan_info *plan);
+
 /* A sink that writes to standard output; text from a model or file. user is the cli. */
 bool cli_sink_out(void *user, const char *bytes, size_t n);
 
-/* ---- verbs, each returns the exit code ------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
+
+/* Does the verb's work and returns the exit code. */
+typedef int (*cli_verb_function)(cli *c);
 
 int cli_run(cli *c);
 int cli_convert(cli *c);
@@ -118,8 +136,11 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
 /* The destination that convert chooses for a checkpoint. */
 bool cli_convert_destination(cli *c, const char *src, char dst[CLI_PATH_MAX], int *exit_code);
 
-/* The whole program: parses, runs the verb, returns the exit code. out_fd and err_fd are 1 and 2
- * except in tests. */
+/* A whole program: parses, runs the verb's function, returns the exit code. A verb whose function is
+ * NULL is for another program. out_fd and err_fd are 1 and 2 except in tests. */
+int cli_program(int argc, char *const *argv, int out_fd, int err_fd,
+                const cli_verb_function functions[CLI_N_VERBS]);
+/* The program sluice, with all verbs. */
 int cli_main(int argc, char *const *argv, int out_fd, int err_fd);
 
 #endif

@@ -147,6 +147,39 @@ int cli_no_model(cli *c, const char *model, const char *path) {
                     model, path);
 }
 
+int cli_model_find(cli *c, const char *model, char path[CLI_PATH_MAX], bool *convert) {
+    int exit_code;
+    *convert = false;
+    if (!cli_model_path(c, model, true, path, &exit_code))
+        return exit_code;
+    switch (sl_model_kind_of(path)) {
+    case SL_MODEL_STORE:
+        return CLI_EXIT_OK;
+    case SL_MODEL_CHECKPOINT:
+        // Whatever else is wrong with it, converting or opening tells.
+        *convert = sl_model_runs_in_place(path, NULL) != SL_OK;
+        return CLI_EXIT_OK;
+    case SL_MODEL_CONFIG:
+        return cli_fail(c, CLI_EXIT_MODEL, "unsupported",
+                        "'%s' describes a model and holds no weights: 'sluice plan' takes it, %s "
+                        "does not",
+                        path, cli_verbs[c->args.verb].name);
+    case SL_MODEL_PARTIAL:
+        return cli_fail(
+            c, CLI_EXIT_MODEL, "unsupported",
+            "'%s' is an unfinished conversion: the same 'sluice convert' as before goes on with it",
+            path);
+    case SL_MODEL_OTHER:
+        return cli_fail(c, CLI_EXIT_MODEL, "unsupported",
+                        "'%s' is of a kind that is not supported yet: a folder with config.json "
+                        "and safetensors files can be converted",
+                        path);
+    case SL_MODEL_NONE:
+        break;
+    }
+    return cli_no_model(c, model, path);
+}
+
 /* ---- engine ---------------------------------------------------------------------------------- */
 
 void cli_engine_options(const cli *c, sl_engine_options *options) {
@@ -178,6 +211,17 @@ static bool report_open(void *user, sl_phase phase, uint64_t done, uint64_t tota
     return cli_signal() == 0;
 }
 
+int cli_fail_open(cli *c, const char *path, const sl_engine_options *options, const sl_error *err) {
+    sl_plan_info plan;
+    char size[CLI_NUMBER_MAX];
+    if (err->status != SL_ERR_BUDGET)
+        return cli_fail_status(c, err);
+    sl_plan(path, options, false, &plan, NULL); // fails as open did, and fills the smallest budget
+    return cli_fail(c, CLI_EXIT_BUDGET, "budget",
+                    "%s\nThe smallest budget that works here: --mem %s", err->message,
+                    cli_size(size, plan.smallest_bytes));
+}
+
 int cli_engine_open(cli *c, const char *path, const sl_engine_options *options,
                     sl_engine **engine) {
     sl_error err;
@@ -193,15 +237,7 @@ int cli_engine_open(cli *c, const char *path, const sl_engine_options *options,
         *engine = NULL;
         return CLI_EXIT_SIGNAL + cli_signal();
     }
-    if (st != SL_ERR_BUDGET)
-        return st == SL_OK ? CLI_EXIT_OK : cli_fail_status(c, &err);
-
-    sl_plan_info plan;
-    char size[CLI_NUMBER_MAX];
-    sl_plan(path, options, false, &plan, NULL); // fails as open did, and fills the smallest budget
-    return cli_fail(c, CLI_EXIT_BUDGET, "budget",
-                    "%s\nThe smallest budget that works here: --mem %s", err.message,
-                    cli_size(size, plan.smallest_bytes));
+    return st == SL_OK ? CLI_EXIT_OK : cli_fail_open(c, path, options, &err);
 }
 
 bool cli_sink_out(void *user, const char *bytes, size_t n) {

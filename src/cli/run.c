@@ -271,37 +271,10 @@ static int convert_first(cli *c, char path[CLI_PATH_MAX]) {
     return exit_code;
 }
 
-static int find_store(cli *c, char path[CLI_PATH_MAX]) {
-    const char *model = c->args.positional[0];
-    int exit_code;
-    if (!cli_model_path(c, model, true, path, &exit_code))
-        return exit_code;
-    switch (sl_model_kind_of(path)) {
-    case SL_MODEL_STORE:
-        return CLI_EXIT_OK;
-    case SL_MODEL_CHECKPOINT:
-        // Whatever else is wrong with it, converting or opening tells.
-        return sl_model_runs_in_place(path, NULL) == SL_OK ? CLI_EXIT_OK : convert_first(c, path);
-    case SL_MODEL_CONFIG:
-        return cli_fail(
-            c, CLI_EXIT_MODEL, "unsupported",
-            "'%s' describes a model and holds no weights: 'sluice plan' takes it, run does not",
-            path);
-    case SL_MODEL_PARTIAL:
-        return cli_fail(
-            c, CLI_EXIT_MODEL, "unsupported",
-            "'%s' is an unfinished conversion: the same 'sluice convert' as before goes on with it",
-            path);
-    case SL_MODEL_OTHER:
-        return cli_fail(c, CLI_EXIT_MODEL, "unsupported",
-                        "'%s' is of a kind that is not supported yet: a folder with config.json "
-                        "and safetensors "
-                        "files can be converted",
-                        path);
-    case SL_MODEL_NONE:
-        break;
-    }
-    return cli_no_model(c, model, path);
+static int find_model(cli *c, char path[CLI_PATH_MAX]) {
+    bool convert;
+    int exit_code = cli_model_find(c, c->args.positional[0], path, &convert);
+    return exit_code == CLI_EXIT_OK && convert ? convert_first(c, path) : exit_code;
 }
 
 int cli_run(cli *c) {
@@ -317,7 +290,7 @@ int cli_run(cli *c) {
         return cli_usage_error(c, "a chat is not for --%s: write a prompt",
                                c->json ? "json" : "raw");
     cli_signals_catch();
-    if ((exit_code = find_store(c, path)) != CLI_EXIT_OK)
+    if ((exit_code = find_model(c, path)) != CLI_EXIT_OK)
         return exit_code;
     if (chat)
         return cli_chat(c, path);
