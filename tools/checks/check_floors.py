@@ -20,6 +20,7 @@ STANDS_ON = {
     "kernels": ["tensor"],
     "backend": ["kernels"],
     "text": ["base"],
+    "constrain": ["base"],
     "model": ["backend"],
     "store": ["io", "tensor", "model"],
     "vision": ["backend"],
