@@ -500,13 +500,14 @@ sl_status sl_http_start(const sl_http_options *options, sl_arena *arena, sl_http
         st = init_slot(server, i, err);
     if (!st)
         st = open_all(server, err);
+    *out = server; // before the thread: its handler may look there
     if (!st)
         st = sl_thread_start(&server->thread, "sl-http", arena, SL_HTTP_STACK_BYTES, run, server,
                              err);
-    if (st)
+    if (st) {
+        *out = NULL;
         close_all(server);
-    else
-        *out = server;
+    }
     return st;
 }
 

@@ -125,8 +125,9 @@ uint64_t sl_http_arena_bytes(const sl_http_options *options);
 uint64_t sl_http_rest_bytes(const sl_http_options *options);
 uint64_t sl_http_bytes(const sl_http_options *options);
 
-/* Listen and start the thread. options are copied, with all their texts. The arena is the
- * server's until sl_http_stop(). Errors: SL_ERR_ARGUMENT (a value out of range, or no key off
+/* Listen and start the thread. options are copied, with all their texts. *out is set before the
+ * handler can be called, which may so use what out points to. The arena is the server's until
+ * sl_http_stop(). Errors: SL_ERR_ARGUMENT (a value out of range, or no key off
  * loopback), SL_ERR_IO (the address cannot be had), SL_ERR_MEMORY. */
 SL_MUST_USE sl_status sl_http_start(const sl_http_options *options, sl_arena *arena,
                                     sl_http_server **out, sl_error *err);

@@ -657,9 +657,30 @@ def test_1000_connections_leave_nothing(driver):
     round_of(300)
     resident = d.resident()
     round_of(1000)
-    assert d.descriptors() == before
+    wait_for(lambda: d.descriptors() == before)
     assert d.resident() - resident < 1e6
     assert d.stats()["bodies_bytes"] == 0 and d.stats()["accepted"] > 1300
+
+
+def test_connections_take_what_is_planned(driver):
+    """What 63 connections with large heads, whose clients read nothing, add to the process."""
+    d = driver()
+    fill = ("X: " + "y" * 220 + "\r\n") * 60
+
+    def streams(target):
+        open_ones = [d.start(target, fill, receive_bytes=4096) for _ in range(63)]
+        wait_for(lambda: d.stats()["connections"] == 64)
+        return open_ones
+
+    for s in streams("/stream?n=3&ms=100"):  # stacks of the workers, and whatever comes with the first use
+        with s:
+            read_all(s)
+    before = d.resident()
+    stalled = streams("/stream?n=1000000&ms=0&bytes=1000")
+    time.sleep(1)
+    assert d.resident() - before <= d.stats()["rest_bytes"]
+    for s in stalled:
+        s.close()
 
 
 def test_an_idle_server_sleeps(driver):

@@ -12,7 +12,7 @@
  *   /big?bytes=        an answer of that size, by a worker
  *   /static            256 KiB that are not copied
  *   /forget, /abort    not answered, cut in the middle
- *   /stats             counters, bytes planned, the process */
+ *   /stats             counters, bytes planned */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -156,11 +156,12 @@ static void stats(sl_http_exchange *x) {
     const int n = snprintf(
         text, sizeof(text),
         "{\"accepted\":%llu,\"requests\":%llu,\"refused\":%llu,\"busy\":%llu,\"gone\":%llu,"
-        "\"connections\":%u,\"bodies_bytes\":%llu,\"planned_bytes\":%llu,\"pid\":%ld}",
+        "\"connections\":%u,\"bodies_bytes\":%llu,\"planned_bytes\":%llu,\"rest_bytes\":%llu}",
         (unsigned long long)s.n_accepted, (unsigned long long)s.n_requests,
         (unsigned long long)s.n_refused, (unsigned long long)s.n_busy, (unsigned long long)s.n_gone,
         s.n_connections, (unsigned long long)s.bodies_bytes,
-        (unsigned long long)sl_http_bytes(&options), (long)getpid());
+        (unsigned long long)sl_http_bytes(&options),
+        (unsigned long long)sl_http_rest_bytes(&options));
     sl_http_respond(x, 200, "application/json", NULL, 0, text, (size_t)n);
 }
 
