@@ -319,6 +319,48 @@ def test_signals_end_an_answer(sluice, home, number, code):
         assert p.returncode in (code, 0)  # 0: the answer was over first
 
 
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("verb", ["run", "prompt", "plan", "verify", "logits", "bench", "trace", "convert", "move", "doctor"])
+def test_signals_end_every_verb(sluice, home, tmp_path, verb, number, code):
+    """At any moment, from before the program is ready on: it ends soon, says so by its exit code, and the same again
+    works. What was there before is there afterwards."""
+    copy, out = tmp_path / "checkpoint", tmp_path / "out"
+    ids = [str(e["prompt_ids"][i % len(e["prompt_ids"])]) for e in EXAMPLES[:8] for i in range(60)]
+    (tmp_path / "ids").write_text(" ".join(ids))
+    slow = ["--cpu", "ref", "--mem", "24M", "--ctx", "1024"]
+    command = {"run": ["run", "demo", "Tell me a story about a fox and an owl.", "--temp", "1", *slow],
+               "prompt": ["run", "demo", "word " * 500, "--max-tokens", "1", *slow],
+               "plan": ["plan", "demo"], "doctor": ["doctor", "demo"], "verify": ["verify", "demo"],
+               "logits": ["logits", "demo", "--tokens", tmp_path / "ids", "--out", out, "--cpu", "ref", "--mem", "24M"],
+               "bench": ["bench", "demo", "--mem", "16M"],
+               "trace": ["trace", "record", "demo", "--stream", tmp_path / "ids", "--out", out, "--cpu", "ref",
+                         "--mem", "24M"],
+               "convert": ["convert", copy, out], "move": ["convert", copy, out, "--move", "--yes"]}[verb]
+    shutil.copytree(DEMO, copy)
+    seen = set()
+    for delay in (0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3):
+        with subprocess.Popen([sluice, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env={**os.environ, "SLUICE_HOME": str(home)}) as p:
+            time.sleep(delay)
+            p.send_signal(number)
+            _, err = p.communicate(timeout=20)
+        # -number: before the program could ask for the signal.
+        assert p.returncode in (0, code, -number), err
+        seen.add(p.returncode)
+        if p.returncode == 0 and verb in ("convert", "move"):
+            break
+    print(seen)
+    assert seen != {0}
+    if verb in ("convert", "move"):
+        if not out.exists():
+            r = subprocess.run([sluice, *map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            assert r.returncode == 0, r.stderr
+        assert subprocess.run([sluice, "verify", out, "-q"], stdin=subprocess.DEVNULL, timeout=60).returncode == 0
+    assert subprocess.run([sluice, "run", "demo", OWL["messages"][0]["content"], "-q", "--temp", "0", "--mem", "24M"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "SLUICE_HOME": str(home)}).stdout == OWL["answer"] + "\n"
+
+
 def test_a_reader_that_left_ends_quietly(sluice, home):
     read, write = os.pipe()
     os.close(read)
