@@ -261,10 +261,16 @@ typedef struct sl_api_identity {
     const char *model;  /* the name to answer with */
 } sl_api_identity;
 
-/* Do the arguments (a JSON object) fit the schema of request->tools[tool]? On false, why (never NULL, at most
- * SL_ERROR_MESSAGE_MAX bytes) says what does not. */
-typedef bool sl_api_check_call(void *user, size_t tool, const char *arguments, size_t len,
-                               sl_error *why);
+/* Do the arguments (a JSON object) fit the schema of request->tools[tool]? SL_OK; SL_ERR_ARGUMENT, and why (never NULL)
+ * says what does not fit; any other error: it cannot be told. */
+typedef sl_status sl_api_check_call(void *user, size_t tool, const char *arguments, size_t len,
+                                    sl_error *why);
+/* The check by schema_check.h; user is an sl_api_checker. Each call gives back what it takes of scratch. */
+typedef struct sl_api_checker {
+    const sl_api_request *request;
+    sl_arena *scratch; /* some 64 bytes a value of schema and arguments */
+} sl_api_checker;
+sl_api_check_call sl_api_check_schema;
 
 /* Turns events into bytes. In stream mode each call appends whole server-sent events to out, which the caller sends and
  * clears when it likes. Otherwise the answer is collected, and sl_api_finish_answer() appends the whole body.
@@ -282,9 +288,10 @@ typedef struct sl_api_writer {
     sl_api_check_call *check; /* may be NULL: then the arguments are not looked at */
     void *check_user;
     /* For log and metrics. */
-    uint32_t n_calls;          /* delivered */
-    uint32_t n_calls_refused;  /* no such tool, or arguments that do not fit: delivered as text */
-    sl_api_error call_refused; /* the last of them */
+    uint32_t n_calls;           /* delivered */
+    uint32_t n_calls_refused;   /* no such tool, or arguments that do not fit: delivered as text */
+    uint32_t n_calls_unchecked; /* delivered, though `check` could not tell */
+    sl_api_error call_refused;  /* the last one that was refused or not checked */
     /* Internal from here on. */
     sl_api_usage prompt_usage;
     bool began, ended, failed;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/schema_check.h"
+
 /* ---- the store --------------------------------------------------------------------------------------------------- */
 
 /* Records follow each other without gaps: head, then n bytes of
@@ -256,17 +258,28 @@ static bool call_is_good(sl_api_writer *w, const api_record *call) {
         const sl_api_text *name = &req->tools[i].name;
         if (name->len != call->name.len || memcmp(name->text, call->name.text, name->len) != 0)
             continue;
-        if (!w->check ||
-            w->check(w->check_user, i, call->arguments.text, call->arguments.len, &why))
+        sl_status st =
+            w->check ? w->check(w->check_user, i, call->arguments.text, call->arguments.len, &why)
+                     : SL_OK;
+        if (st == SL_OK)
             return true;
         (void)sl_api_fail(&w->call_refused, SL_API_ERR_INVALID, name->text,
-                          "the arguments of the call do not fit: %s", why.message);
-        return false;
+                          "the arguments of the call %s: %s",
+                          st == SL_ERR_ARGUMENT ? "do not fit" : "cannot be checked", why.message);
+        w->n_calls_unchecked += st != SL_ERR_ARGUMENT;
+        return st != SL_ERR_ARGUMENT;
     }
     (void)sl_api_fail(&w->call_refused, SL_API_ERR_INVALID, NULL,
                       "the call is of '%.*s', which is no tool",
                       (int)SL_MIN(call->name.len, (size_t)SL_API_TOOL_NAME_MAX), call->name.text);
     return false;
+}
+
+sl_status sl_api_check_schema(void *user, size_t tool, const char *arguments, size_t len,
+                              sl_error *why) {
+    const sl_api_checker *checker = user;
+    const sl_api_text *schema = &checker->request->tools[tool].schema;
+    return sl_schema_check_text(schema->text, schema->len, arguments, len, checker->scratch, why);
 }
 
 static sl_status store_call(sl_api_writer *w, const api_record *call, sl_api_error *err) {

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "server/api_format.h"
+#include "server/schema_check.h"
 
 #define INPUT_MAX ((size_t)8 << 20)
 #define BLOCK_BYTES ((size_t)64 << 20)
@@ -48,10 +50,9 @@ static sl_api_logprob token(const sl_json *bytes, const sl_json *logprob, char *
     return out;
 }
 
-static bool refuse(void *user, size_t tool, const char *arguments, size_t len, sl_error *why) {
+static sl_status refuse(void *user, size_t tool, const char *arguments, size_t len, sl_error *why) {
     (void)user, (void)tool, (void)arguments, (void)len;
-    why->message[0] = '\0';
-    return false;
+    return sl_fail(why, SL_ERR_ARGUMENT, "refused");
 }
 
 static sl_status write_token(sl_api_writer *w, const sl_json *e, sl_api_error *err) {
@@ -147,6 +148,22 @@ static int status_of(sl_api_dialect dialect, const char *body, size_t len, const
     return status;
 }
 
+/* api_driver schema: lines of a schema, a tab and a value; a line of the check's status for each. */
+static int check_schemas(char *block) {
+    static char line[1 << 16];
+    while (fgets(line, sizeof(line), stdin)) {
+        char *tab = strchr(line, '\t');
+        sl_arena arena;
+        sl_error err;
+        if (!tab)
+            die("expected a tab");
+        sl_arena_init(&arena, "scratch", block, BLOCK_BYTES);
+        printf("%d\n", (int)sl_schema_check_text(line, (size_t)(tab - line), tab + 1,
+                                                 strlen(tab + 1), &arena, &err));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const char *const names[] = {"chat", "completions", "responses", "messages", "count"};
     char *input = malloc(INPUT_MAX + 1), *body, *block = malloc(BLOCK_BYTES);
@@ -163,6 +180,8 @@ int main(int argc, char **argv) {
         die("api_driver DIALECT < input");
     while (dialect < SL_COUNT(names) && strcmp(argv[1], names[dialect]) != 0)
         dialect++;
+    if (strcmp(argv[1], "schema") == 0)
+        return check_schemas(block);
     if (strcmp(argv[1], "models") == 0) {
         static const char *const models[] = {"demo", "other"};
         sl_api_write_models(&out, models, 2, 1700000000, 4096);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "server/api_format.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
@@ -231,13 +232,15 @@ typedef struct checked {
     char arguments[32];
 } checked;
 
-static bool check(void *user, size_t tool, const char *arguments, size_t len, sl_error *why) {
+static sl_status check(void *user, size_t tool, const char *arguments, size_t len, sl_error *why) {
     checked *c = user;
     c->n++;
     c->tool = tool;
     (void)snprintf(c->arguments, sizeof(c->arguments), "%.*s", (int)len, arguments);
-    (void)snprintf(why->message, sizeof(why->message), "/a is no number");
-    return strcmp(c->arguments, "{}") == 0;
+    if (strcmp(c->arguments, "{\"u\":1}") == 0)
+        return sl_fail(why, SL_ERR_UNSUPPORTED, "no such keyword");
+    return strcmp(c->arguments, "{}") == 0 ? SL_OK
+                                           : sl_fail(why, SL_ERR_ARGUMENT, "/a is no number");
 }
 
 static void calls_are_checked(void **state) {
@@ -253,10 +256,16 @@ static void calls_are_checked(void **state) {
         assert_int_equal(f->w.n_calls_refused, 1);
         assert_non_null(strstr(f->w.call_refused.message, "/a is no number"));
         assert_int_equal(call(f, "g\"", "{}"), SL_OK); // no such tool: nothing to check
-        assert_int_equal(seen.n, (size_t)(stream ? 3 : 1));
+        assert_int_equal(seen.n, (size_t)(stream ? 4 : 1));
         assert_int_equal(f->w.n_calls_refused, 2);
         assert_int_equal(call(f, "f", "{}"), SL_OK);
         assert_int_equal(f->w.n_calls, 1);
+        assert_int_equal(f->w.n_calls_unchecked, 0);
+        assert_int_equal(call(f, "f", "{\"u\":1}"), SL_OK); // nobody can tell
+        assert_int_equal(f->w.n_calls, 2);
+        assert_int_equal(f->w.n_calls_unchecked, 1);
+        assert_int_equal(f->w.n_calls_refused, 2);
+        assert_non_null(strstr(f->w.call_refused.message, "cannot be checked: no such keyword"));
         assert_int_equal(finish(f), SL_OK);
         assert_non_null(strstr(f->out.data, "\"finish_reason\":\"tool_calls\""));
     }
