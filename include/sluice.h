@@ -185,6 +185,14 @@ typedef struct sl_token_info {
 } sl_token_info;
 /* False when there is no such token, or no tokenizer. Any thread. */
 SL_PUBLIC bool sl_engine_token(const sl_engine *engine, uint32_t id, sl_token_info *out);
+/* The text with which an answer in this model's form begins a tool call, as far as what the model has to decide: the
+ * function's name, or with a name its arguments. For sl_generate_request.opening. *json: the arguments follow as a JSON
+ * object; else in a form of the family's own. False for a model whose template has no calls, or when it does not fit
+ * cap (a NUL is added). */
+SL_PUBLIC bool sl_engine_call_opening(const sl_engine *engine, const char *name, char *out,
+                                      size_t cap, bool *json);
+/* What follows the name in that text: it tells where a name ends. "" without calls. Static. */
+SL_PUBLIC const char *sl_engine_call_name_end(const sl_engine *engine);
 /* Longest rendered prompt, in bytes, that the plan holds; callers size their buffers with it. */
 SL_PUBLIC size_t sl_engine_text_max(const sl_engine *engine);
 
@@ -338,11 +346,12 @@ typedef struct sl_memory_info {
     uint64_t peak_bytes; /* max(VmHWM + VmPTE + kernel estimate, the peak of our own cgroup) */
     uint64_t rss_bytes, rss_peak_bytes, page_table_bytes, kernel_bytes;
     uint64_t cgroup_peak_bytes; /* 0: no cgroup of our own */
-    /* Page cache of the store's files (mincore). UINT64_MAX: the kernel does not say, since the files
-     * belong to another user and cannot be written. */
-    uint64_t cached_bytes;
 } sl_memory_info;
 SL_PUBLIC sl_status sl_engine_memory(const sl_engine *engine, sl_memory_info *out, sl_error *err);
+/* Bytes of each account of the plan (as sl_engine_plan() orders them) that hold something now: experts in the hot tier, positions
+ * of the context, snapshots. What is used whole, or only the kernel knows, counts as planned; what is left free as 0;
+ * `server` as planned. Any thread; the figures are those of the last token or chunk. */
+SL_PUBLIC void sl_engine_used(const sl_engine *engine, uint64_t used[SL_ACCOUNTS_MAX]);
 
 /* ============================================================================================
  * Model tools
@@ -516,6 +525,10 @@ SL_PUBLIC void sl_tokenizer_close(sl_tokenizer *tokenizer);
 /* flags: SL_TOKENIZE_*. *ids is allocated; release it with sl_free(). */
 SL_PUBLIC sl_status sl_tokenizer_encode(sl_tokenizer *tokenizer, const char *text, size_t len,
                                         unsigned flags, uint32_t **ids, size_t *n, sl_error *err);
+/* Ids are below this. */
+SL_PUBLIC uint32_t sl_tokenizer_size(const sl_tokenizer *tokenizer);
+/* False when there is no such token. `end` is not known here. The bytes live as long as the tokenizer. */
+SL_PUBLIC bool sl_tokenizer_token(const sl_tokenizer *tokenizer, uint32_t id, sl_token_info *out);
 /* The bytes of the tokens to sink, special tokens included, exactly as they are in the vocabulary. */
 SL_PUBLIC sl_status sl_tokenizer_decode(sl_tokenizer *tokenizer, const uint32_t *ids, size_t n,
                                         const sl_sink *sink, sl_error *err);

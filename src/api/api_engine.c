@@ -64,6 +64,11 @@ sl_status sl__api_setup(const sl_engine_options *o, sl_engine_setup *out, sl_err
     return SL_OK;
 }
 
+// Accounts that are told only where somebody asked for them.
+static bool is_optional(unsigned account) {
+    return account == SL_ACCOUNT_SNAPSHOTS || account == SL_ACCOUNT_SERVER;
+}
+
 void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_info *out) {
     const sl_model *m = &store->model;
     memset(out, 0, sizeof(*out));
@@ -72,8 +77,7 @@ void sl__api_plan_info(const sl_store *store, const sl_plan_result *p, sl_plan_i
     out->smallest_bytes = p->smallest_bytes;
     out->fits = p->total_bytes != 0;
     for (unsigned i = 0; i < SL_ACCOUNT_COUNT; i++) {
-        bool of_server = i == SL_ACCOUNT_SNAPSHOTS || i == SL_ACCOUNT_SERVER;
-        if (!of_server || p->account[i])
+        if (!is_optional(i) || p->account[i])
             out->accounts[out->n_accounts++] =
                 (sl_account){sl_account_name(i), sl_account_purpose(i), p->account[i]};
     }
@@ -212,6 +216,20 @@ bool sl_engine_token(const sl_engine *e, uint32_t id, sl_token_info *out) {
     return true;
 }
 
+bool sl_engine_call_opening(const sl_engine *e, const char *name, char *out, size_t cap,
+                            bool *json) {
+    sl_buf buf;
+    if (cap == 0)
+        return false;
+    sl_buf_init_fixed(&buf, out, cap);
+    *json = sl_answer_calls_json(e->answer_format);
+    return sl_answer_add_call_opening(e->answer_format, name, &buf) && !buf.failed;
+}
+
+const char *sl_engine_call_name_end(const sl_engine *e) {
+    return sl_answer_call_name_end(e->answer_format);
+}
+
 /* ---- session ----------------------------------------------------------------------------------- */
 
 sl_status sl_session_open(sl_engine *e, sl_session **out, sl_error *err) {
@@ -316,7 +334,7 @@ sl_status sl_engine_memory(const sl_engine *e, sl_memory_info *out, sl_error *er
     sl_process_memory m;
     memset(out, 0, sizeof(*out));
     sl_status st = sl_process_memory_read(&m, err);
-    if (st || (st = sl__api_cached_bytes(&e->store, &out->cached_bytes, err)))
+    if (st)
         return st;
     out->budget_bytes = e->plan.budget_bytes;
     out->planned_bytes = e->plan.total_bytes;
@@ -328,4 +346,13 @@ sl_status sl_engine_memory(const sl_engine *e, sl_memory_info *out, sl_error *er
     out->peak_bytes =
         SL_MAX(m.rss_peak_bytes + m.page_table_bytes + out->kernel_bytes, out->cgroup_peak_bytes);
     return SL_OK;
+}
+
+void sl_engine_used(const sl_engine *e, uint64_t used[SL_ACCOUNTS_MAX]) {
+    sl_counters c;
+    uint32_t n = 0;
+    sl__engine_counters((sl_engine *)e, &c); // only the lock changes
+    for (unsigned i = 0; i < SL_ACCOUNT_COUNT; i++)
+        if (!is_optional(i) || e->plan.account[i])
+            used[n++] = c.used[i];
 }

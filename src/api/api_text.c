@@ -134,6 +134,16 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t len, uns
     return st;
 }
 
+uint32_t sl_tokenizer_size(const sl_tokenizer *t) {
+    return t->tok.n_vocab;
+}
+
+bool sl_tokenizer_token(const sl_tokenizer *t, uint32_t id, sl_token_info *out) {
+    memset(out, 0, sizeof(*out));
+    out->special = sl_tok_is_special(&t->tok, id);
+    return sl_tok_token_bytes(&t->tok, id, &out->bytes, &out->len);
+}
+
 sl_status sl_tokenizer_decode(sl_tokenizer *t, const uint32_t *ids, size_t n, const sl_sink *sink,
                               sl_error *err) {
     for (size_t i = 0; i < n; i++) {

@@ -152,7 +152,7 @@ typedef struct sl_constraint_state {
  * decodes; it may serve any constraint of this vocabulary, one after another or interleaved.
  * n_cached masks of n_vocab bits each; 0 is allowed, 64 is a good choice (2 MB). */
 typedef struct sl_constraint_work sl_constraint_work;
-size_t sl_constraint_work_bytes(const sl_vocab *vocab, uint32_t n_cached);
+size_t sl_constraint_work_bytes(uint32_t n_vocab, uint32_t n_cached);
 /* Errors: SL_ERR_MEMORY. */
 SL_MUST_USE sl_status sl_constraint_work_init(const sl_vocab *vocab, uint32_t n_cached,
                                               sl_arena *arena, sl_constraint_work **out,

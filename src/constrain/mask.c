@@ -240,14 +240,14 @@ void sl_constraint_mask(const sl_constraint *c, const sl_constraint_state *state
 
 /* ---- the work area ------------------------------------------------------------------------- */
 
-size_t sl_constraint_work_bytes(const sl_vocab *vocab, uint32_t n_cached) {
-    size_t mask = SL_CONSTRAINT_MASK_WORDS(vocab->n_vocab) * sizeof(uint32_t);
+size_t sl_constraint_work_bytes(uint32_t n_vocab, uint32_t n_cached) {
+    size_t mask = SL_CONSTRAINT_MASK_WORDS(n_vocab) * sizeof(uint32_t);
     return sizeof(sl_constraint_work) + 16 + n_cached * (sizeof(sl__cached) + mask);
 }
 
 sl_status sl_constraint_work_init(const sl_vocab *vocab, uint32_t n_cached, sl_arena *arena,
                                   sl_constraint_work **out, sl_error *err) {
-    size_t bytes = sl_constraint_work_bytes(vocab, n_cached) - 15;
+    size_t bytes = sl_constraint_work_bytes(vocab->n_vocab, n_cached) - 15;
     *out = NULL;
     uint8_t *block = sl_arena_alloc(arena, bytes, 16);
     if (!block)

@@ -70,6 +70,7 @@ typedef struct sl_counters {
     double open_seconds, prefill_seconds, decode_seconds, wait_seconds;
     sl_reader_rate drive;
     sl_times times;
+    uint64_t used[SL_ACCOUNT_COUNT]; /* bytes that hold something */
 } sl_counters;
 
 #define SL_TAIL_TOKENS 16u

@@ -16,8 +16,19 @@ void sl__engine_leave(uint64_t entered) {
 
 /* ---- counters ------------------------------------------------------------------------------------ */
 
+// Of the accounts that fill up; the others are used as they were planned.
+static void measure_use(const sl_engine *e, uint64_t *used) {
+    const sl_plan_result *p = &e->plan;
+    const sl_experts *x = &e->experts;
+    memcpy(used, p->account, sizeof(p->account));
+    used[SL_ACCOUNT_RESERVE] = 0;
+    used[SL_ACCOUNT_KV] = p->account[SL_ACCOUNT_KV] * e->state.n_past / p->n_ctx;
+    used[SL_ACCOUNT_HOT] -= x->n_empty_hot * e->store.expert.stride;
+    used[SL_ACCOUNT_SNAPSHOTS] = e->snapshots.used;
+}
+
 void sl__engine_publish(sl_engine *e) {
-    const sl_counters now = {
+    sl_counters now = {
         .tokens_prefilled = e->tokens_prefilled,
         .tokens_decoded = e->tokens_decoded,
         .hits = e->experts.hits,
@@ -36,6 +47,7 @@ void sl__engine_publish(sl_engine *e) {
         .drive = sl_reader_measured(e->reader),
         .times = e->times,
     };
+    measure_use(e, now.used);
     (void)pthread_mutex_lock(&e->counters_lock);
     e->counters = now;
     (void)pthread_mutex_unlock(&e->counters_lock);

@@ -57,6 +57,43 @@ const sl_answer_format *sl_answer_format_find(const char *name) {
     return NULL;
 }
 
+/* How the forms of calls begin, between the format's own marks: in front of a name, and behind it. */
+static const struct {
+    const char *before, *after;
+    bool json;
+} openings[] = {
+    [SL_ANSWER_CALLS_NONE] = {"", "", false},
+    [SL_ANSWER_CALLS_XML] = {"\n<function=", ">\n", false},
+    [SL_ANSWER_CALLS_JSON] = {"\n{\"name\": \"", "\", \"arguments\": ", true},
+    [SL_ANSWER_CALLS_KEYS] = {"", "\n", false},
+    [SL_ANSWER_CALLS_FENCED] = {"function", "\n```json\n", true},
+    [SL_ANSWER_CALLS_MESSAGE] = {"commentary to=functions.", " <|constrain|>json<|message|>", true},
+};
+
+bool sl_answer_add_call_opening(const sl_answer_format *f, const char *name, sl_buf *out) {
+    if (f->calls == SL_ANSWER_CALLS_NONE)
+        return false;
+    if (f->calls == SL_ANSWER_CALLS_FENCED)
+        sl_buf_add_text(out, f->frames[0]);
+    sl_buf_add_text(out, f->calls == SL_ANSWER_CALLS_MESSAGE ? f->channel : f->call_begin);
+    sl_buf_add_text(out, openings[f->calls].before);
+    if (f->separator)
+        sl_buf_add_text(out, f->separator);
+    if (name) {
+        sl_buf_add_text(out, name);
+        sl_buf_add_text(out, openings[f->calls].after);
+    }
+    return true;
+}
+
+const char *sl_answer_call_name_end(const sl_answer_format *f) {
+    return openings[f->calls].after;
+}
+
+bool sl_answer_calls_json(const sl_answer_format *f) {
+    return openings[f->calls].json;
+}
+
 // The first place of word in [s, end), or NULL.
 static const char *find(const char *s, const char *end, const char *word) {
     size_t n = strlen(word);

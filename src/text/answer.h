@@ -65,6 +65,13 @@ const sl_answer_format *sl_answer_format_of_template(const char *source, size_t 
  * it ends the answer; other special tokens are no part of an answer. */
 bool sl_answer_is_mark(const sl_answer_format *format, const char *text, size_t len);
 
+/* The text with which a model begins a call: up to the function's name, or with a name up to its arguments. False for
+ * a format without calls. And what stands behind the name in that text. */
+bool sl_answer_add_call_opening(const sl_answer_format *format, const char *name, sl_buf *out);
+const char *sl_answer_call_name_end(const sl_answer_format *format);
+/* The arguments are written as one JSON object. */
+bool sl_answer_calls_json(const sl_answer_format *format);
+
 typedef enum sl_answer_kind {
     SL_ANSWER_TEXT,
     SL_ANSWER_REASONING,

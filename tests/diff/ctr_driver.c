@@ -248,7 +248,7 @@ int main(int argc, char **argv) {
     new_arena(&arena, bytes);
     require(!sl_vocab_build(&source, &arena, &scratch, &b.vocab, &err), "the trie does not fit");
     sl_arena works;
-    new_arena(&works, 2 * sl_constraint_work_bytes(b.vocab, 8));
+    new_arena(&works, 2 * sl_constraint_work_bytes(sl_vocab_size(b.vocab), 8));
     require(!sl_constraint_work_init(b.vocab, 8, &works, &b.work, &err), "no room");
     require(!sl_constraint_work_init(b.vocab, 0, &works, &b.plain, &err), "no room");
     b.mask = room(SL_CONSTRAINT_MASK_WORDS(b.tok.n_vocab) * 4);

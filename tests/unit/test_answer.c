@@ -568,6 +568,77 @@ static void a_call_too_large_is_text(void **state) {
     json_cap = sizeof(json_block);
 }
 
+// What an opening begins, the parser reads as a call; without a name, the name and its end are to follow.
+static void openings_begin_calls(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *rest;
+        bool json;
+    } cases[] = {
+        {"qwen-xml", "</function>\n</tool_call>", false},
+        {"qwen-json", "{}}\n</tool_call>", true},
+        {"glm", "</tool_call>", false},
+        {"deepseek", "{}\n```<｜tool▁call▁end｜>", true},
+        {"harmony", "{}<|call|>", true},
+    };
+    for (size_t i = 0; i < SL_COUNT(cases); i++) {
+        const sl_answer_format *f = sl_answer_format_find(cases[i].format);
+        assert_int_equal(sl_answer_calls_json(f), cases[i].json);
+        for (int named = 0; named < 2; named++) {
+            sl_buf text;
+            sl_buf_init(&text);
+            assert_true(sl_answer_add_call_opening(f, named ? "f" : NULL, &text));
+            if (!named) {
+                sl_buf_add_text(&text, "f");
+                sl_buf_add_text(&text, sl_answer_call_name_end(f));
+            }
+            sl_buf_add_text(&text, cases[i].rest);
+            const answer_case c = {cases[i].format, false, text.data, "C[f {}]"};
+            run_cases(&c, 1, false);
+            sl_buf_deinit(&text);
+        }
+    }
+    sl_buf none;
+    sl_buf_init(&none);
+    assert_false(sl_answer_add_call_opening(sl_answer_format_find("think"), "f", &none));
+    sl_buf_deinit(&none);
+}
+
+// Where an answer's own text is: what may be held to a schema.
+static void text_is_told_from_the_rest(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *piece;
+        bool in_text;
+    } steps[] = {
+        {"harmony", "", false},
+        {NULL, "<|channel|>analysis<|message|>", false},
+        {NULL, "hm", false},
+        {NULL, "<|end|>", false},
+        {NULL, "<|start|>assistant", false},
+        {NULL, "<|channel|>final<|message|>", true},
+        {NULL, "{", true},
+        {NULL, "<|end|>", false},
+        {"qwen-xml", "", true},
+        {NULL, "<think>", false},
+        {NULL, "a</think>", true},
+        {NULL, "b", true},
+        {NULL, "<tool_call>", false},
+        {"plain", "a", true},
+    };
+    recorder r = {0};
+    sl_answer answer;
+    sl_buf_init_fixed(&r.out, out_block, sizeof(out_block));
+    for (size_t i = 0; i < SL_COUNT(steps); i++) {
+        if (steps[i].format)
+            sl_answer_init(&answer, sl_answer_format_find(steps[i].format), false, NULL, call_block,
+                           call_cap, json_block, json_cap, record, &r);
+        sl_answer_feed(&answer, steps[i].piece, strlen(steps[i].piece));
+        if (sl_answer_in_text(&answer) != steps[i].in_text)
+            fail_msg("step %zu, after '%s'", i, steps[i].piece);
+    }
+}
+
 static void formats_are_recognized(void **state) {
     (void)state;
     const char *xml = "... <tool_call>\n<function=name> ... <think>";
@@ -591,6 +662,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thinking_is_split_off),
         cmocka_unit_test(xml_calls_are_read),
+        cmocka_unit_test(openings_begin_calls),
+        cmocka_unit_test(text_is_told_from_the_rest),
         cmocka_unit_test(without_tools_values_stay_text),
         cmocka_unit_test(unclosed_calls_are_kept),
         cmocka_unit_test(json_calls_are_read),
