@@ -188,11 +188,11 @@ void sl_http_refuse(sl_http_exchange *x, unsigned status, const char *message,
 
 /* Begin an answer whose length is not known: chunked, or up to the end of the connection for
  * HTTP/1.0. What is sent always: Date, X-Request-Id, Cache-Control: no-store,
- * X-Content-Type-Options: nosniff, Connection: close; headers add to that (at most 8, 1 KiB
- * together; copied). keep_alive: a static text that is sent whenever nothing was written for
- * keep_alive_seconds (SL_HTTP_SSE_COMMENT, or an event of the API), never inside what one call of
- * sl_http_write() writes; NULL for other types than event streams. Begin early: there can be no
- * sign of life before. */
+ * X-Content-Type-Options: nosniff, Connection: close; headers add to that (1 KiB together;
+ * copied; one with control characters is left out). keep_alive: a static text of at most 1 KiB
+ * that is sent whenever nothing was written for keep_alive_seconds (SL_HTTP_SSE_COMMENT, or an
+ * event of the API), never inside what one call of sl_http_write() writes; NULL for other types
+ * than event streams. Begin early: there can be no sign of life before. */
 #define SL_HTTP_SSE_TYPE "text/event-stream"
 #define SL_HTTP_SSE_COMMENT ": keep-alive\n\n"
 void sl_http_begin(sl_http_exchange *x, unsigned status, const char *type,

@@ -2,6 +2,7 @@
  * HTTP thread is woken, and sends. */
 #include "server/http_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,8 +70,11 @@ static void put_headers(sl_http_exchange *x, const sl_http_header *headers, uint
     size_t at = 0;
     for (uint32_t i = 0; i < n_headers; i++) {
         const size_t name = strlen(headers[i].name) + 1, value = strlen(headers[i].value) + 1;
-        if (at + name + value + 1 > sizeof(x->extra) || !is_sendable(headers[i].name) ||
-            !is_sendable(headers[i].value))
+        if (!is_sendable(headers[i].name) || !is_sendable(headers[i].value))
+            continue;
+        const bool fits = at + name + value + 1 <= sizeof(x->extra);
+        assert(fits);
+        if (!fits)
             break;
         memcpy(x->extra + at, headers[i].name, name);
         memcpy(x->extra + at + name, headers[i].value, value);
@@ -91,10 +95,12 @@ static void begin_locked(sl_http_exchange *x, unsigned status, const char *type,
 
 void sl_http_begin(sl_http_exchange *x, unsigned status, const char *type,
                    const sl_http_header *headers, uint32_t n_headers, const char *keep_alive) {
+    const bool fits = !keep_alive || strlen(keep_alive) <= SL_HTTP_EXTRA_BYTES; // into any ring
+    assert(fits);
     (void)pthread_mutex_lock(&x->lock);
     if (!x->is_begun) {
         begin_locked(x, status, type, SL_HTTP_UNKNOWN_LENGTH, headers, n_headers);
-        x->keep_alive = keep_alive;
+        x->keep_alive = fits ? keep_alive : NULL;
         sl__http_wake(x);
     }
     (void)pthread_mutex_unlock(&x->lock);

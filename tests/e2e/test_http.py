@@ -9,10 +9,12 @@ import os
 import pathlib
 import random
 import re
+import resource
 import select
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -634,6 +636,85 @@ def test_64_streams(driver):
         assert re.findall(rb"data: (\d+) ", a.body) == [b"%d" % i for i in range(150)]
     wait_for(lambda: d.descriptors() == before)
     assert d.resident() < d.stats()["planned_bytes"] + 20e6  # the driver and its workers beside
+
+
+def test_streams_among_clients_that_behave_badly(driver):
+    """Floods, bombs, giants, leavers and sleepers at once: those that stream do not feel it."""
+    d = driver("--connections", 48)
+    post = f"POST /echo HTTP/1.1\r\nHost: localhost:{d.port}\r\n"
+    stop = threading.Event()
+
+    def giant():
+        with d.send(post + "Content-Length: 100000000\r\n\r\n") as s:
+            while not stop.is_set():
+                s.sendall(b"x" * 1000000)
+
+    def endless_chunks():
+        with d.send(post + "Transfer-Encoding: chunked\r\n\r\n") as s:
+            while not stop.is_set():
+                s.sendall(b"10000\r\n" + b"[" * 65536 + b"\r\n")
+
+    def flood():
+        with d.send(f"GET / HTTP/1.1\r\nHost: localhost:{d.port}\r\n") as s:
+            while not stop.is_set():
+                s.sendall(b"X: y\r\n" * 1000)
+
+    def half_open():
+        with d.send(post + "Content-Length: 1000\r\n\r\nx"):
+            stop.wait(0.5)
+
+    def leave():
+        d.start("/stream?n=1000&ms=1").close()
+
+    def sleep():
+        with d.start("/stream?n=100000&ms=0&bytes=1000", receive_bytes=4096):
+            stop.wait(0.5)
+
+    def misbehave(how):
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                how()
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        streams = [pool.submit(timed_stream, d, 100) for _ in range(16)]
+        time.sleep(0.3)
+        before = d.resident()
+        bad = [pool.submit(misbehave, how) for how in 2 * [giant, endless_chunks, flood, half_open, leave, sleep]]
+        results = [s.result() for s in streams]
+        after = d.resident()
+        stop.set()
+        for b in bad:
+            b.result()
+    assert max(results) < 1  # the longest pause between two events that are 30 ms apart
+    wait_for(lambda: d_is_free(d) and d.stats()["connections"] == 1)
+    assert after - before < d.stats()["rest_bytes"]
+
+
+def timed_stream(d, n):
+    """The longest pause between the events of a stream, each of which must arrive."""
+    longest, data = 0, b""
+    with d.start(f"/stream?n={n}&ms=30") as s:
+        last = time.monotonic()
+        while part := s.recv(65536):
+            now = time.monotonic()
+            longest, last, data = max(longest, now - last), now, data + part
+    assert re.findall(rb"data: (\d+) ", Answer(data).body) == [b"%d" % i for i in range(n)]
+    return longest
+
+
+def test_no_descriptors_left(driver):
+    d = driver()
+    resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE, (30, 30))
+    held = [d.connect() for _ in range(40)]  # the kernel takes them, the server cannot
+    time.sleep(0.3)
+    before = cpu_seconds(d, "sl-http")
+    time.sleep(1)
+    assert cpu_seconds(d, "sl-http") - before <= 0.05
+    for s in held[5:]:
+        s.close()
+    assert d.ask("/health").status == 200
+    for s in held[:5]:
+        s.close()
 
 
 def test_1000_connections_leave_nothing(driver):
