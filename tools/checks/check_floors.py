@@ -31,7 +31,7 @@ STANDS_ON = {
     "api": ["engine", "convert"],
     # Front ends are users of the library like any other: the public header and nothing below it. The server
     # adds arenas, threads and JSON, which the program links anyway.
-    "server": ["constrain"],
+    "server": ["text", "constrain"],
     "cli": [],
 }
 PUBLIC_FOR = {"api", "server", "cli"}  # folders that may include sluice.h
