@@ -15,6 +15,7 @@ typedef struct generation {
     sl_api_request request;
     sl_api_identity identity;
     sl_api_writer writer;
+    sl_api_checker checker;
     sl_hold hold;
     sl_buf *out;
     sl_api_error *err;
@@ -396,10 +397,10 @@ static void add_up(generation *g) {
     s->state.n_completion += g->usage.n_completion;
     s->state.n_calls_refused += g->writer.n_calls_refused;
     (void)pthread_mutex_unlock(&s->mutex);
-    if (g->writer.n_calls_refused)
-        sl__server_log(s, "%s: %u tool call%s given as text: %s", sl_http_request_of(g->x)->path,
-                       g->writer.n_calls_refused, g->writer.n_calls_refused == 1 ? "" : "s",
-                       g->writer.call_refused.message);
+    if (g->writer.n_calls_refused || g->writer.n_calls_unchecked)
+        sl__server_log(s, "%s: %u tool calls given as text, %u not checked: %s",
+                       sl_http_request_of(g->x)->path, g->writer.n_calls_refused,
+                       g->writer.n_calls_unchecked, g->writer.call_refused.message);
 }
 
 static sl_status read_request(generation *g, sl_api_dialect dialect) {
@@ -447,6 +448,9 @@ sl_generated sl__generate(sl_server *s, sl_http_exchange *x, sl_api_dialect dial
     g->identity.model = s->name;
     sl_api_writer_init(&g->writer, &g->request, &g->identity, body, s->store,
                        (size_t)s->sizes.out_bytes);
+    g->checker = (sl_api_checker){&g->request, &s->job};
+    g->writer.check = sl_api_check_schema;
+    g->writer.check_user = &g->checker;
     sl_status st = answer(g);
     add_up(g);
     if (!st)
