@@ -332,10 +332,11 @@ typedef struct sl_telemetry {
     double open_seconds, prefill_seconds, decode_seconds;
     double wait_seconds; /* the computing thread waited for the drive */
     /* What the drive delivers while it reads: bytes, and the seconds in which at least one of their reads was under
-     * way, since open began. The quotient stands beside drive_bytes_per_second of a plan that was probed. Reads whose
-     * end nobody waited for are in neither: when they ended is not known. */
-    uint64_t drive_bytes;
-    double drive_seconds;
+     * way, since open. Reads whose end nobody waited for are in neither: when they ended is not known. Beside it, what it
+     * gave while the model was opened, in larger reads one at a time: a drive that has turned slow since shows. A plan
+     * that is probed and sl_measure_machine() measure what it can at best. */
+    uint64_t drive_bytes, drive_open_bytes;
+    double drive_seconds, drive_open_seconds;
     double mixer_seconds, router_seconds, experts_seconds, head_seconds;
 } sl_telemetry;
 SL_PUBLIC void sl_engine_telemetry(const sl_engine *engine, sl_telemetry *out);

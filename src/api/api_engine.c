@@ -306,6 +306,8 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
         .wait_seconds = c.wait_seconds,
         .drive_bytes = c.drive.bytes,
         .drive_seconds = c.drive.seconds,
+        .drive_open_bytes = c.drive_at_open.bytes,
+        .drive_open_seconds = c.drive_at_open.seconds,
         .mixer_seconds = c.times.mixer,
         .router_seconds = c.times.router,
         .experts_seconds = c.times.experts,

@@ -261,8 +261,8 @@ const cli_option cli_options[] = {
      "Print docs/commands.md."},
     {CLI_STATS, "stats", 0, false, CLI_KIND_FLAG, V(CLI_RUN), NULL, NULL, 0, 0,
      "Afterwards, print tokens per second, the share of experts found in memory, bytes read, what "
-     "the drive delivered while it read ('sluice plan' measures what it can), and the peak of "
-     "memory against the budget."},
+     "the drive delivered while it read, then and while the model was opened ('sluice plan' "
+     "measures what it can), and the peak of memory against the budget."},
     {CLI_JSON, "json", 0, false, CLI_KIND_FLAG,
      V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) | V(CLI_DOCTOR) |
          V(CLI_LS) | V(CLI_VERSION) | MEASURE_VERBS,

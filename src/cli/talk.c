@@ -355,9 +355,10 @@ void cli_talk_print_stats(cli_talk *t) {
     cli_print(out, "read     %s for each token; %s in all, %s of it to open\n",
               cli_bytes(a, per_token), cli_bytes(b, now.read_bytes),
               cli_bytes(d, now.open_read_bytes));
-    if (now.drive_seconds > 0)
-        cli_print(out, "drive    %s/s while reading\n",
-                  cli_bytes(a, (uint64_t)((double)now.drive_bytes / now.drive_seconds)));
+    if (now.drive_seconds > 0 && now.drive_open_seconds > 0)
+        cli_print(out, "drive    %s/s while reading, %s/s at open\n",
+                  cli_bytes(a, (uint64_t)((double)now.drive_bytes / now.drive_seconds)),
+                  cli_bytes(b, (uint64_t)((double)now.drive_open_bytes / now.drive_open_seconds)));
     if (sl_engine_memory(t->engine, &memory, &err) == SL_OK)
         cli_print(out, "memory   peak %s of %s (%.1f%%)\n", cli_bytes(a, memory.peak_bytes),
                   cli_bytes(b, memory.budget_bytes),
@@ -425,6 +426,8 @@ int cli_talk_print_json(cli_talk *t) {
     cli_json_uint(&json, "read_bytes", now.read_bytes);
     cli_json_uint(&json, "drive_bytes", now.drive_bytes);
     cli_json_real(&json, "drive_seconds", now.drive_seconds);
+    cli_json_uint(&json, "drive_open_bytes", now.drive_open_bytes);
+    cli_json_real(&json, "drive_open_seconds", now.drive_open_seconds);
     cli_json_uint(&json, "mem_bytes", memory.budget_bytes);
     cli_json_uint(&json, "peak_bytes", memory.peak_bytes);
     cli_json_uint(&json, "seed", t->sampling.seed);

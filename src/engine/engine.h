@@ -68,7 +68,7 @@ typedef struct sl_counters {
     uint64_t guess_reads, guesses_used, guesses_wasted;
     uint64_t expert_read_bytes, trunk_read_bytes, row_read_bytes, open_read_bytes;
     double open_seconds, prefill_seconds, decode_seconds, wait_seconds;
-    sl_reader_rate drive;
+    sl_reader_rate drive, drive_at_open;
     sl_times times;
     uint64_t used[SL_ACCOUNT_COUNT]; /* bytes that hold something */
 } sl_counters;
@@ -123,6 +123,8 @@ struct sl_engine {
     sl_read_log read_log; /* while reads are kept for replaying */
     uint64_t open_read_bytes, tokens_prefilled, tokens_decoded;
     double open_seconds, prefill_seconds, decode_seconds;
+    /* What the drive delivered while the trunk was read, and as much of that as the reader has measured. */
+    sl_reader_rate drive_at_open, drive_before;
     sl_counters counters; /* as published; guarded by counters_lock */
     pthread_mutex_t counters_lock;
 };

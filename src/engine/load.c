@@ -5,6 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
+
 sl_status sl_load(sl_loader *l, const sl_file *file, const char *file_name, const char *what,
                   uint64_t offset, uint64_t n, uint8_t *dst, sl_hash128 hash, sl_error *err) {
     XXH3_state_t state;
@@ -14,7 +16,9 @@ sl_status sl_load(sl_loader *l, const sl_file *file, const char *file_name, cons
     while (at < end) {
         uint64_t from = at / SL_PAGE * SL_PAGE;
         uint64_t span = SL_MIN(SL_ALIGN_UP(end, SL_PAGE) - from, room);
+        double begin = sl_now();
         sl_status st = sl_file_read(file, l->bounce, (size_t)span, from, NULL, err);
+        l->read_seconds += sl_now() - begin;
         if (st)
             return sl_error_context(err, st, "%s: %s", file_name, what);
         uint64_t skip = at - from, got = SL_MIN(end, from + span) - at;

@@ -9,6 +9,7 @@ typedef struct sl_loader {
     uint8_t *bounce;       /* page-aligned; memory that is idle while opening */
     uint64_t bounce_bytes; /* at least one page */
     uint64_t read_bytes;   /* so far */
+    double read_seconds;   /* that reading them took, comparing apart */
     uint64_t done, total;  /* bytes for progress */
     bool (*progress)(void *user, uint64_t done, uint64_t total); /* may be NULL; false stops */
     void *user;

@@ -261,6 +261,10 @@ static sl_status load(sl_engine *e, const sl_engine_setup *setup, sl_in_place *i
                        in, &e->weights, err);
     if (st == SL_OK)
         st = sl__rows_init(e, &loader, in, err);
+    sl_reader_rate by_reader = sl_reader_measured(e->reader);
+    e->drive_at_open = (sl_reader_rate){by_reader.bytes + loader.read_bytes,
+                                        by_reader.seconds + loader.read_seconds};
+    e->drive_before = by_reader;
     if (in) {
         loader.read_bytes += in->done;
         sl_in_place_end(in);

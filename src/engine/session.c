@@ -28,6 +28,7 @@ static void measure_use(const sl_engine *e, uint64_t *used) {
 }
 
 void sl__engine_publish(sl_engine *e) {
+    const sl_reader_rate measured = sl_reader_measured(e->reader);
     sl_counters now = {
         .tokens_prefilled = e->tokens_prefilled,
         .tokens_decoded = e->tokens_decoded,
@@ -44,7 +45,9 @@ void sl__engine_publish(sl_engine *e) {
         .prefill_seconds = e->prefill_seconds,
         .decode_seconds = e->decode_seconds,
         .wait_seconds = e->experts.wait_seconds + e->trunk.wait_seconds + e->rows.wait_seconds,
-        .drive = sl_reader_measured(e->reader),
+        .drive = {measured.bytes - e->drive_before.bytes,
+                  measured.seconds - e->drive_before.seconds},
+        .drive_at_open = e->drive_at_open,
         .times = e->times,
     };
     measure_use(e, now.used);

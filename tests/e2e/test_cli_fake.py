@@ -161,7 +161,8 @@ def test_json_is_one_object_on_one_line(cli):
     assert o["tokens"] == list(b"hmthought") and o["prompt_tokens"] > 0 and o["seed"] == 2**64 - 1
     assert set(o) == {"text", "reasoning", "tool_calls", "tokens", "prompt_tokens", "finish", "seconds", "hits", "reads",
                       "guess_reads", "guesses_used",
-                      "read_bytes", "drive_bytes", "drive_seconds", "mem_bytes", "peak_bytes", "seed"}
+                      "read_bytes", "drive_bytes", "drive_seconds", "drive_open_bytes",
+                      "drive_open_seconds", "mem_bytes", "peak_bytes", "seed"}
     assert set(o["seconds"]) == {"open", "prefill", "decode"}
     o = json.loads(cli("run", "demo", "tool", "--json").stdout)
     assert o["tool_calls"] == [{"name": "f", "arguments": {}}] and o["finish"] == "tool_calls"
@@ -209,7 +210,7 @@ def test_stats(cli):
     r = cli("run", "demo", "hello", "--stats", "--quiet")
     for line in (r"prefill  \d+ tokens in 0.25 s: [\d.]+ tok/s", r"decode   15 tokens in 0.50 s: 30.0 tok/s",
                  r"experts  83.3% found in memory: 600 hits, 120 reads", r"read     162.0 KiB for each token; [\d.]+ MiB in all, 1.7 MiB of it to open",
-                 r"drive    128.0 MiB/s while reading",
+                 r"drive    128.0 MiB/s while reading, 2.0 GiB/s at open",
                  r"memory   peak 63.0 MiB of 64.0 MiB \(98.4%\)"):
         assert re.search(f"^{line}", r.stderr, re.M), r.stderr
 

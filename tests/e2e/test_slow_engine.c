@@ -67,7 +67,7 @@ static void the_same_bits(void **state) {
             opened x = open_at(model_at(i / 2), part, 2, trace_io(demo_store(), i % 2), true);
             sl_hash128 expected = answer_of(&x);
             // From the first read on, and from the middle of a layer on.
-            for (uint32_t nth = 1; nth <= 38; nth += 37) {
+            for (uint32_t nth = 1; nth <= 7; nth += 6) {
                 sl_reader_slow(x.engine->reader, nth, 0.002);
                 assert_true(sl_hash_equal(answer_of(&x), expected));
                 assert_true(x.engine->reader->delay > 0); // it was as slow as that
@@ -226,11 +226,16 @@ static void guesses_leave_it_alone(void **state) {
                (double)x.engine->store.expert.stride / 0.005);
         assert_true(after.reads > before.reads + 24);
         assert_int_equal(after.guess_reads, before.guess_reads);
-        // What it delivers while it reads is what it was slowed down to.
+        // What it delivers while it reads is what it was slowed down to, at most; where computing takes its time between
+        // two reads that were made at once, the second is found late.
         double rate = (double)(after.drive_bytes - before.drive_bytes) /
                       (after.drive_seconds - before.drive_seconds) /
                       ((double)x.engine->store.expert.stride / 0.005);
-        assert_true(rate > 0.7 && rate < 1.02);
+        assert_true(rate > 0.4 && rate < 1.02);
+        // Less than when the model was opened: that is what a person sees.
+        assert_true(after.drive_open_bytes >= x.engine->store.trunk_bytes);
+        assert_true((double)after.drive_open_bytes / after.drive_open_seconds >
+                    (double)x.engine->store.expert.stride / 0.005);
         // And that is nearly all that was read.
         assert_true((double)(after.drive_bytes - before.drive_bytes) >
                     0.9 * (double)(after.read_bytes - before.read_bytes));

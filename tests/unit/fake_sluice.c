@@ -292,6 +292,8 @@ static bool say(struct answer *a, sl_piece kind, const char *text) {
         a->session->engine->telemetry.read_bytes += 8 * 20736;
         a->session->engine->telemetry.drive_bytes += 8 << 20;
         a->session->engine->telemetry.drive_seconds += 0.0625;
+        a->session->engine->telemetry.drive_open_bytes = 1 << 30;
+        a->session->engine->telemetry.drive_open_seconds = 0.5;
         size_t n = kind == SL_PIECE_TOOL_CALL ? strlen(text) : 1;
         if (kind == SL_PIECE_TOOL_CALL ? i > 0 : (text[i] & 0xc0) == 0x80)
             continue; // pieces are whole calls and whole characters
