@@ -277,6 +277,21 @@ static bool find_place(sl_http_exchange *x, uint64_t n) {
     return false;
 }
 
+static const char *text_of(unsigned status) {
+    switch (status) {
+    case 404:
+        return "there is nothing at this path";
+    case 405:
+        return "this path does not know this method";
+    case 415:
+        return "this path takes no body of this Content-Type";
+    case 429:
+        return "the queue is full";
+    default:
+        return MHD_get_reason_phrase_for(status);
+    }
+}
+
 static bool check_body(sl_http_exchange *x, refusal *r) {
     const sl_http_options *const o = &x->server->options;
     uint64_t bytes;
@@ -286,11 +301,7 @@ static bool check_body(sl_http_exchange *x, refusal *r) {
         return refuse(r, 413, "the body is too large");
     x->request.body_bytes = (size_t)bytes;
     if (o->check && (r->status = o->check(o->ctx, &x->request, &r->retry_seconds)))
-        return refuse(r, r->status,
-                      r->status == 404   ? "there is nothing at this path"
-                      : r->status == 405 ? "this path does not know this method"
-                      : r->status == 429 ? "the queue is full"
-                                         : "the request was refused");
+        return refuse(r, r->status, text_of(r->status));
     if (x->is_unread && !find_place(x, is_chunked ? o->body_bytes_max : bytes)) {
         r->retry_seconds = 1;
         r->is_busy = true;

@@ -251,6 +251,8 @@ def test_a_handler_that_does_not_answer(driver):
         raw = read_all(s)
     assert raw.endswith(b"half\r\n")  # no last chunk: the client knows
     assert d.ask("/none", "POST", body=b"x").status == 404
+    a = d.ask("/x", "POST", "Content-Type: Text/X-Unknown; a=b\r\n", b"x" * 100000)
+    assert a.status == 415 and "Content-Type" in a.error()
     a = d.ask("/busy", "POST", body=b"x" * 100000)
     assert (a.status, a.fields["retry-after"]) == (429, "7")
 

@@ -222,6 +222,8 @@ static unsigned check(void *ctx, const sl_http_request *request, unsigned *retry
     (void)ctx;
     if (!strcmp(request->path, "/none"))
         return 404;
+    if (!strcmp(request->content_type, "text/x-unknown"))
+        return 415;
     if (!strcmp(request->path, "/busy")) {
         *retry_seconds = 7;
         return 429;
