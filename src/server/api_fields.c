@@ -69,6 +69,13 @@ void *sl__req_alloc(api_reader *r, size_t count, size_t size) {
     return p;
 }
 
+const char *sl__req_path(api_reader *r) {
+    char *path = sl__req_alloc(r, r->path_len + 1, 1);
+    if (path)
+        memcpy(path, r->path, r->path_len);
+    return path;
+}
+
 /* All that is left is taken, and what was not written is given back: the text's length is not known before. */
 sl_status sl__req_text_begin(api_reader *r, sl_buf *buf) {
     size_t left = r->arena->bytes - r->arena->used, peak = r->arena->used_peak;
@@ -97,10 +104,9 @@ sl_status sl__req_note_ignored(api_reader *r, const char *key) {
     if (!r->req || r->req->n_ignored++ >= SL_API_IGNORED_MAX)
         return SL_OK;
     size_t mark = sl__req_enter(r, key);
-    char *path = sl__req_alloc(r, r->path_len + 1, 1);
+    const char *path = sl__req_path(r);
     if (!path)
         return SL_ERR_MEMORY;
-    memcpy(path, r->path, r->path_len);
     sl__req_leave(r, mark);
     r->req->ignored[r->req->n_ignored - 1] = path;
     return SL_OK;

@@ -182,8 +182,8 @@ typedef struct sl_api_request {
 
     sl_api_constraint constraint;
     sl_api_text schema; /* JSON text of the schema, an object; with JSON_SCHEMA */
-    const char
-        *schema_path; /* "response_format.json_schema.schema": the param of an error about it */
+    /* The param of an error about it: "response_format.json_schema.schema"; with JSON_OBJECT the format's, "text.format". */
+    const char *schema_path;
 
     const sl_api_tool *tools;
     size_t n_tools;

@@ -35,6 +35,8 @@ sl_status sl__req_full(api_reader *r); /* the arena is too small */
 
 /* Memory of the request, zeroed; NULL after sl__req_full(). */
 void *sl__req_alloc(api_reader *r, size_t count, size_t size);
+/* A copy of the path. NULL as above. */
+const char *sl__req_path(api_reader *r);
 /* Text that is put together at the end of the arena. Between the two nothing else may be taken from it. */
 sl_status sl__req_text_begin(api_reader *r, sl_buf *buf);
 sl_status sl__req_text_end(api_reader *r, sl_buf *buf, sl_api_text *out);

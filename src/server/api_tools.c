@@ -334,11 +334,9 @@ static sl_status constrain(api_reader *r, const sl_json *schema) {
     if (schema->type != SL_JSON_OBJECT)
         return sl__req_wrong_type(r, schema, "an object, a JSON schema");
     r->req->constraint = SL_API_CONSTRAINT_JSON_SCHEMA;
-    char *path = sl__req_alloc(r, r->path_len + 1, 1);
-    if (!path)
+    r->req->schema_path = sl__req_path(r);
+    if (!r->req->schema_path)
         return SL_ERR_MEMORY;
-    memcpy(path, r->path, r->path_len);
-    r->req->schema_path = path;
     sl__req_leave(r, mark);
     return write_json(r, schema, &r->req->schema);
 }
@@ -356,7 +354,8 @@ static sl_status read_format(api_reader *r, const sl_json *v, bool nested) {
         if (parts.schema)
             return constrain(r, parts.schema);
         r->req->constraint = SL_API_CONSTRAINT_JSON_OBJECT;
-        return SL_OK;
+        r->req->schema_path = sl__req_path(r);
+        return r->req->schema_path ? SL_OK : SL_ERR_MEMORY;
     }
     if (strcmp(type, "json_schema") != 0) {
         (void)sl__req_enter(r, "type");

@@ -215,6 +215,9 @@ static void formats_are_read(void **state) {
     }
     assert_read(f, SL_API_CHAT, "\"response_format\":{\"type\":\"json_object\"}");
     assert_int_equal(f->req.constraint, SL_API_CONSTRAINT_JSON_OBJECT);
+    assert_string_equal(f->req.schema_path, "response_format");
+    assert_read(f, SL_API_RESPONSES, "\"text\":{\"format\":{\"type\":\"json_object\"}}");
+    assert_string_equal(f->req.schema_path, "text.format");
     assert_read(f, SL_API_RESPONSES,
                 "\"text\":{\"format\":{\"type\":\"text\"},\"verbosity\":\"medium\"}");
     assert_int_equal(f->req.constraint, SL_API_CONSTRAINT_NONE);
