@@ -160,7 +160,7 @@ typedef struct sl_api_request {
      * chat_template_kwargs. Messages hold role (system, user, assistant, tool), content (always one string: the text
      * parts one after the other), and where given name, reasoning_content, tool_call_id, tool_calls
      * ([{"id","type":"function","function":{"name","arguments":{...}}}], arguments as an object).
-     *   "developer" is written as "system". System texts at the start become one message, joined by a blank line.
+     *   "developer" is written as "system". System texts that follow each other become one message, joined by a blank line.
      * Completions: `prompt`, or n_prompt_ids > 0. */
     sl_api_text render;
     sl_api_text prompt;
