@@ -3,6 +3,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -141,6 +143,14 @@ bool cli_confirm(cli *c, const char *question) {
 }
 
 /* ---- program --------------------------------------------------------------------------------- */
+
+void cli_process_begin(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    signal(SIGPIPE, SIG_IGN); // a write to a reader that left returns EPIPE, which ends us quietly
+    signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error, not the end
+}
 
 int cli_program(int argc, char *const *argv, int out_fd, int err_fd,
                 const cli_verb_function functions[CLI_N_VERBS]) {

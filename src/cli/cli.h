@@ -116,6 +116,7 @@ bool cli_sink_out(void *user, const char *bytes, size_t n);
 typedef int (*cli_verb_function)(cli *c);
 
 int cli_run(cli *c);
+int cli_serve(cli *c); // hands over to the program sluice-serve
 int cli_convert(cli *c);
 int cli_plan(cli *c);
 int cli_show(cli *c);
@@ -136,6 +137,9 @@ int cli_convert_paths(cli *c, const char *src, const char *dst, const sl_convert
 /* The destination that convert chooses for a checkpoint. */
 bool cli_convert_destination(cli *c, const char *src, char dst[CLI_PATH_MAX], int *exit_code);
 
+/* First in main(). A standard stream that came closed must not become the next file that is opened, or
+ * what is said would be written into a model: it becomes one that refuses, as a closed one does. */
+void cli_process_begin(void);
 /* A whole program: parses, runs the verb's function, returns the exit code. A verb whose function is
  * NULL is for another program. out_fd and err_fd are 1 and 2 except in tests. */
 int cli_program(int argc, char *const *argv, int out_fd, int err_fd,
