@@ -8,7 +8,7 @@
 
 #define OPTION_COLUMN 26
 
-static const char page_date[] = "2026-11-30"; // of the man page: its last change
+static const char page_date[] = "2026-12-01"; // of the man page: its last change
 
 static const char tagline[] = "Mixture-of-Experts language models inside a memory budget";
 
@@ -213,7 +213,8 @@ void cli_help_bash(cli_out *out) {
                 cli_print(out, "%s--%s", n++ ? " " : "", cli_options[i].name);
         }
         cli_puts(out, "'\n");
-        if (strncmp(cli_verbs[v].arguments, "MODEL", 5) == 0)
+        const char *arguments = cli_verbs[v].arguments;
+        if (strncmp(arguments + (arguments[0] == '['), "MODEL", 5) == 0)
             cli_puts(out, "        models=1\n");
         if (v == CLI_HELP) {
             cli_puts(out, "        options+=' ");

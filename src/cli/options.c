@@ -44,6 +44,25 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
          "run demo --mem 14M --stats 'What does \"owl\" mean?'\n"
          "run demo 'Define these words:' < words.txt\n"
          "run demo"},
+    [CLI_SERVE] =
+        {"serve", "[MODEL]", 0, 1, "answer over HTTP, for this machine alone unless told otherwise",
+         "Opens a model inside a memory budget and answers at the address that it prints, until a "
+         "signal: chat completions, completions and responses as OpenAI's clients send them, "
+         "messages as Anthropic's do. docs/server.md has all of it.\n"
+         "MODEL is what run takes, except that nothing is converted first. It can be left out "
+         "while the models folder holds exactly one.\n"
+         "Only programs on this machine reach the server, unless --host says otherwise, which "
+         "takes keys. There is one session: requests are answered in the order in which they "
+         "come, and wait in a queue with an end.\n"
+         "Standard output has one line, \"Listening on\" and the address, once requests are taken. "
+         "The plan and a log go to standard error. SIGINT, SIGTERM or SIGHUP stops the server: "
+         "what is under way has 10 seconds to end, a second signal ends it at once. Ends with 0 "
+         "after a stop.\n"
+         "The server is a program of its own, sluice-serve, so that the other verbs pay no memory "
+         "for it. It is built where libmicrohttpd is found.",
+         "serve demo --mem 24M\n"
+         "serve --mem 4G --port 8000 --name qwen\n"
+         "serve demo --host 0.0.0.0 --api-key-file keys.txt"},
     [CLI_CONVERT] =
         {"convert", "CHECKPOINT [MODEL]", 1, 2,
          "convert a checkpoint into a model that run can stream",
@@ -153,7 +172,7 @@ const cli_verb cli_verbs[CLI_N_VERBS] = {
 };
 
 #define V(verb) ((uint32_t)1 << (verb))
-#define ENGINE_VERBS (V(CLI_RUN) | V(CLI_LOGITS))
+#define ENGINE_VERBS (V(CLI_RUN) | V(CLI_SERVE) | V(CLI_LOGITS))
 #define PLAN_VERBS (ENGINE_VERBS | V(CLI_PLAN))
 #define MEASURE_VERBS (V(CLI_BENCH) | V(CLI_TRACE))
 #define ALL_VERBS (V(CLI_N_VERBS) - 1)
@@ -167,7 +186,8 @@ const cli_option cli_options[] = {
      "Memory budgets, such as 1G,4G; record takes one. Default of record: as for run."},
     {CLI_SIZES, "mem", 0, false, CLI_KIND_TEXT, V(CLI_BENCH), "SIZE,...", NULL, 0, 0,
      "Memory budgets of the whole process, such as 1G,4G,all. Default: one, as for run."},
-    {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_RUN) | V(CLI_PLAN), "N", NULL, 1, 1 << 24,
+    {CLI_CTX, "ctx", 0, false, CLI_KIND_COUNT, V(CLI_RUN) | V(CLI_SERVE) | V(CLI_PLAN), "N", NULL,
+     1, 1 << 24,
      "Tokens of the context: prompt and answer together. Default: 4096, or the model's maximum if "
      "that "
      "is smaller."},
@@ -205,6 +225,34 @@ const cli_option cli_options[] = {
      100, "Makes tokens that appeared less likely; 1 is off, which is the default."},
     {CLI_SEED, "seed", 0, false, CLI_KIND_COUNT, V(CLI_RUN), "N", NULL, 0, 0x1p64,
      "Seed of the sampling. Default: drawn, and printed."},
+    {CLI_HOST, "host", 0, false, CLI_KIND_TEXT, V(CLI_SERVE), "ADDRESS", NULL, 0, 0,
+     "Listen on this IPv4 or IPv6 address of the machine; 0.0.0.0 is all of them. Addresses that "
+     "other machines reach need --api-key-file. Default: 127.0.0.1, for this machine alone."},
+    {CLI_PORT, "port", 0, false, CLI_KIND_COUNT, V(CLI_SERVE), "N", NULL, 0, 65535,
+     "Listen on port N; 0 takes one that is free. Default: 8080."},
+    {CLI_API_KEY_FILE, "api-key-file", 0, false, CLI_KIND_FILE, V(CLI_SERVE), "FILE", NULL, 0, 0,
+     "Answer only requests that bring a key of FILE (- is standard input): one a line, empty lines "
+     "and those that begin with # left out. Default: no key is asked for."},
+    {CLI_ALLOW_HOST, "allow-host", 0, false, CLI_KIND_LIST, V(CLI_SERVE), "NAME", NULL, 1, 255,
+     "A name, NAME or NAME:PORT, under which clients know the server, beside its address and "
+     "localhost: requests for others are refused. May be given 16 times."},
+    {CLI_CORS, "cors", 0, false, CLI_KIND_LIST, V(CLI_SERVE), "ORIGIN", NULL, 1, 255,
+     "Pages of ORIGIN, such as https://chat.example.org, may use the server from a browser; * is "
+     "all of them. May be given 16 times. Default: none but the server's own."},
+    {CLI_NAME, "name", 0, false, CLI_KIND_TEXT, V(CLI_SERVE), "NAME", NULL, 0, 0,
+     "What the model is called in answers. Default: its name in the models folder."},
+    {CLI_SNAPSHOTS, "snapshots", 0, false, CLI_KIND_SIZE, V(CLI_SERVE), "SIZE", NULL, 0, 0,
+     "Memory for the states of earlier conversations, which then go on without being computed "
+     "again; part of the budget, 0 for none. Default: a share of the budget."},
+    {CLI_CONNECTIONS, "connections", 0, true, CLI_KIND_COUNT, V(CLI_SERVE), "N", NULL, 1, 4096,
+     "Connections at a time; further ones are told to come back. Default: 80, fewer in a small "
+     "budget."},
+    {CLI_QUEUE, "queue", 0, true, CLI_KIND_COUNT, V(CLI_SERVE), "N", NULL, 1, 4096,
+     "Requests that may wait for the one that is answered; further ones are told to come back. "
+     "Default: 64."},
+    {CLI_NO_SANDBOX, "no-sandbox", 0, true, CLI_KIND_FLAG, V(CLI_SERVE), NULL, NULL, 0, 0,
+     "Keep the rights that a server does not need: to open other files, to start programs, to "
+     "connect to other machines. Without this it gives them up before the first request."},
     {CLI_BITS, "bits", 0, false, CLI_KIND_CHOICE, V(CLI_CONVERT), "N", "2|3|4|5|6|8", 0, 0,
      "Bits of a weight that is not quantized yet: 2, 3, 4, 5, 6 or 8. Default: 4."},
     {CLI_GROUP, "group", 0, false, CLI_KIND_CHOICE, V(CLI_CONVERT), "N", "32|64|128", 0, 0,
@@ -264,14 +312,15 @@ const cli_option cli_options[] = {
      "the drive delivered while it read, then and while the model was opened ('sluice plan' "
      "measures what it can), and the peak of memory against the budget."},
     {CLI_JSON, "json", 0, false, CLI_KIND_FLAG,
-     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) | V(CLI_DOCTOR) |
-         V(CLI_LS) | V(CLI_VERSION) | MEASURE_VERBS,
+     V(CLI_RUN) | V(CLI_SERVE) | V(CLI_CONVERT) | V(CLI_PLAN) | V(CLI_SHOW) | V(CLI_VERIFY) |
+         V(CLI_DOCTOR) | V(CLI_LS) | V(CLI_VERSION) | MEASURE_VERBS,
      NULL, NULL, 0, 0,
      "Print one JSON object on one line of standard output; an error is {\"error\": {\"code\": "
      "..., "
      "\"message\": ...}}."},
     {CLI_QUIET, "quiet", 'q', false, CLI_KIND_FLAG,
-     V(CLI_RUN) | V(CLI_CONVERT) | V(CLI_VERIFY) | V(CLI_LOGITS) | MEASURE_VERBS, NULL, NULL, 0, 0,
+     V(CLI_RUN) | V(CLI_SERVE) | V(CLI_CONVERT) | V(CLI_VERIFY) | V(CLI_LOGITS) | MEASURE_VERBS,
+     NULL, NULL, 0, 0,
      "No plan, progress or thinking on standard error: only what went wrong, and what was asked "
      "for."},
     {CLI_NO_COLOR, "no-color", 0, false, CLI_KIND_FLAG, ALL_VERBS, NULL, NULL, 0, 0,
@@ -497,16 +546,16 @@ static bool unknown_option(cli_verb_id verb, const char *arg, size_t n,
     unsigned d = 99;
     size_t n_name = n - 2;
     if (arg[1] == '-') {
-        for (size_t i = 0; i < cli_n_options; i++) {
-            if (cli_options[i].verbs & V(verb))
-                consider(name, n_name, cli_options[i].name, &best, &d);
-        }
-        for (size_t v = 0; v < CLI_N_VERBS && !best; v++) {
+        for (size_t v = 0; v < CLI_N_VERBS; v++) {
             if (cli_option_find((cli_verb_id)v, name, n_name))
                 return say(
                     message,
                     "'%s' has no option '%.*s' ('%s' has): 'sluice help %s' lists what it takes",
                     cli_verbs[verb].name, (int)n, arg, cli_verbs[v].name, cli_verbs[verb].name);
+        }
+        for (size_t i = 0; i < cli_n_options; i++) {
+            if (cli_options[i].verbs & V(verb))
+                consider(name, n_name, cli_options[i].name, &best, &d);
         }
     }
     if (best)
@@ -519,7 +568,10 @@ static bool unknown_option(cli_verb_id verb, const char *arg, size_t n,
 /* ---- parser ---------------------------------------------------------------------------------- */
 
 static cli_list *list_of(cli_args *args, cli_option_id id) {
-    return id == CLI_STOP ? &args->stop : NULL;
+    return id == CLI_STOP         ? &args->stop
+           : id == CLI_ALLOW_HOST ? &args->hosts
+           : id == CLI_CORS       ? &args->origins
+                                  : NULL;
 }
 
 static bool add_to_list(cli_list *list, const cli_option *o, const char *name, const char *value,

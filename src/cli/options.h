@@ -12,6 +12,7 @@
 
 typedef enum cli_verb_id {
     CLI_RUN,
+    CLI_SERVE,
     CLI_CONVERT,
     CLI_PLAN,
     CLI_SHOW,
@@ -57,6 +58,16 @@ typedef enum cli_option_id {
     CLI_FILE,
     CLI_CHAT,
     CLI_RAW,
+    CLI_HOST,
+    CLI_PORT,
+    CLI_API_KEY_FILE,
+    CLI_ALLOW_HOST,
+    CLI_CORS,
+    CLI_NAME,
+    CLI_SNAPSHOTS,
+    CLI_CONNECTIONS,
+    CLI_QUEUE,
+    CLI_NO_SANDBOX,
     CLI_BITS,
     CLI_GROUP,
     CLI_FORCE,
@@ -139,7 +150,7 @@ typedef struct cli_args {
         double real;
         const char *text; // TEXT, FILE and CHOICE: in argv
     } value[CLI_N_OPTIONS];
-    cli_list stop; // the options of kind LIST
+    cli_list stop, hosts, origins; // the options of kind LIST
 } cli_args;
 
 #define CLI_MESSAGE_MAX 512

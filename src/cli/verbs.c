@@ -27,6 +27,7 @@ int cli_help(cli *c) {
 
 static const cli_verb_function functions[CLI_N_VERBS] = {
     [CLI_RUN] = cli_run,
+    [CLI_SERVE] = cli_serve,
     [CLI_CONVERT] = cli_convert,
     [CLI_PLAN] = cli_plan,
     [CLI_SHOW] = cli_show,

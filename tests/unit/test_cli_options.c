@@ -148,6 +148,40 @@ static void numbers_are_checked(void **state) {
     assert_true(args.value[CLI_TEMP].real == 1e-3 && args.value[CLI_PRESENCE_PENALTY].real == -2);
 }
 
+static void the_server_has_its_options(void **state) {
+    (void)state;
+    assert_true(parse("serve")); // MODEL can be left out
+    assert_int_equal(args.verb, CLI_SERVE);
+    assert_int_equal(args.n_positional, 0);
+    assert_true(parse("serve demo --mem 4G --ctx 8192 --threads 2 --chunk 64 --io pread --cpu ref "
+                      "--buffered --no-guesses --quiet --no-color --json --host ::1 --port 0 "
+                      "--api-key-file keys --connections 4 --queue 5 --name x --no-sandbox"));
+    assert_string_equal(args.value[CLI_HOST].text, "::1");
+    assert_true(args.given[CLI_PORT] && args.value[CLI_PORT].count == 0);
+    assert_int_equal(args.value[CLI_QUEUE].count, 5);
+    assert_true(parse("serve --allow-host a --cors b --allow-host c"));
+    assert_int_equal(args.hosts.n, 2);
+    assert_string_equal(args.hosts.text[1], "c");
+    assert_int_equal(args.origins.n, 1);
+    assert_string_equal(args.origins.text[0], "b");
+    // A size that may be 0 needs no unit then; one that may not is refused as before.
+    assert_true(parse("serve --snapshots 0"));
+    assert_true(args.given[CLI_SNAPSHOTS] && args.value[CLI_SNAPSHOTS].count == 0);
+    assert_true(parse("serve --snapshots 1.5M"));
+    assert_int_equal(args.value[CLI_SNAPSHOTS].count, 3 << 19);
+    const char *bad[] = {"--mem 0",       "--snapshots 00", "--snapshots -1",
+                         "--port 65536",  "--port=",        "--connections 0",
+                         "--queue 99999", "--allow-host=",  "--port 1 --port 2"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "serve %s", bad[i]);
+        assert_false(parse(line));
+        assert_int_equal(strncmp(message, bad[i], strcspn(bad[i], " =")), 0);
+    }
+    assert_false(parse("serve --temp 1"));
+    assert_non_null(strstr(message, "'serve' has no option '--temp' ('run' has)"));
+}
+
 static void wrong_lines_are_answered(void **state) {
     (void)state;
     const struct {
@@ -157,7 +191,7 @@ static void wrong_lines_are_answered(void **state) {
         {"rnu", "did you mean 'run'?"},
         {"conv", "did you mean 'convert'?"},
         {"verfy x", "did you mean 'verify'?"},
-        {"serve", "there is no verb 'serve': 'sluice help' lists them"},
+        {"xyzzy", "there is no verb 'xyzzy': 'sluice help' lists them"},
         {"--json run", "stands before the verb"},
         {"run", "an argument is missing: write 'sluice run MODEL [PROMPT]'"},
         {"run a b c", "a prompt of several words needs quotes"},
@@ -290,6 +324,7 @@ int main(void) {
         cmocka_unit_test(spellings_are_equal),
         cmocka_unit_test(sizes_are_exact),
         cmocka_unit_test(numbers_are_checked),
+        cmocka_unit_test(the_server_has_its_options),
         cmocka_unit_test(wrong_lines_are_answered),
         cmocka_unit_test(long_junk_fits_its_message),
         cmocka_unit_test(help_names_every_option_once),

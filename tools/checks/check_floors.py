@@ -33,8 +33,9 @@ STANDS_ON = {
     # adds arenas, threads and JSON, which the program links anyway.
     "server": ["text", "constrain"],
     "cli": [],
+    "serve": ["server", "cli"],  # the server's program
 }
-PUBLIC_FOR = {"api", "server", "cli"}  # folders that may include sluice.h
+PUBLIC_FOR = {"api", "server", "cli", "serve"}  # folders that may include sluice.h
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 

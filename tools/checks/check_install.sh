@@ -30,6 +30,10 @@ if readelf -d "$place/minimal-static" | grep -q libsluice; then
 fi
 
 "$place/bin/sluice" version
+# 4: there is no such model. Only the server's own program can say that.
+status=0
+"$place/bin/sluice" serve "$place/no-model" || status=$?
+[ "$status" -eq 4 ]
 store=$place/demo-store
 "$place/bin/sluice" convert models/demo "$store"
 expected=$("$place/bin/sluice" run "$store" 'What does "owl" mean?' --temp 0 --mem 64M --ctx 1024 --quiet)

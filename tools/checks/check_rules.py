@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 
-FRONT = ("cli/", "server/")  # programs: they print, exit and have a heap of their own
+FRONT = ("cli/", "server/", "serve/")  # programs: they print, exit and have a heap of their own
 
 # what is looked for, paths below src/ that may do it, and why others may not
 RULES = [
