@@ -9,6 +9,7 @@
 
 #ifdef SL_HAVE_URING
 #include <liburing.h>
+#include <sys/syscall.h>
 
 #include "base/thread.h"
 
@@ -22,13 +23,34 @@ typedef struct uring_reader {
     sl_read *performed; /* attempts made without the ring, see start */
 } uring_reader;
 
-/* Without the flags, each completion interrupts the thread that submitted, to tell it. With them it
+/* Made switched off, until restrict_ring: a ring can be told what it may do only then (Linux 5.10).
+ * Without the other flags, each completion interrupts the thread that submitted, to tell it. With them it
  * is told when it next enters the kernel, and a bit in the ring says that there is something to
  * enter for. (Linux 5.19; the flags that tie the ring to one thread for ever are not used.) */
 static int make_ring(struct io_uring *ring, uint32_t depth) {
-    int rc =
-        io_uring_queue_init(depth, ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
-    return rc == -EINVAL ? io_uring_queue_init(depth, ring, 0) : rc;
+    static const unsigned flags[] = {IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN |
+                                         IORING_SETUP_TASKRUN_FLAG,
+                                     IORING_SETUP_R_DISABLED, 0};
+    int rc = -EINVAL;
+    for (size_t i = 0; i < SL_COUNT(flags) && rc == -EINVAL; i++)
+        rc = io_uring_queue_init(depth, ring, flags[i]);
+    return rc;
+}
+
+/* Reading is all that the ring will ever do: its operations pass no filter of system calls, so that
+ * one that can also open and connect would be a way around base/sandbox.h. */
+static int restrict_ring(struct io_uring *ring) {
+    struct io_uring_restriction allowed[] = {
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ},
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_NOP}};
+    if (!(ring->flags & IORING_SETUP_R_DISABLED))
+        return 0;
+    // liburing declares functions for both, which its shared library does not export up to 2.3.
+    if (syscall(SYS_io_uring_register, ring->ring_fd, IORING_REGISTER_RESTRICTIONS, allowed,
+                SL_COUNT(allowed)) != 0 ||
+        syscall(SYS_io_uring_register, ring->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0)
+        return -errno;
+    return 0;
 }
 
 /* IORING_OP_READ came with Linux 5.6. */
@@ -148,6 +170,10 @@ sl_status sl__reader_uring_open(uint32_t depth, sl_arena *arena, sl_reader **out
     unsigned n_workers[2] = {KERNEL_WORKERS_MAX, 1}; // for files; for sockets and the like, unused
     // Before Linux 5.15 there is no such limit.
     (void)io_uring_register_iowq_max_workers(&r->ring, n_workers);
+    if ((rc = restrict_ring(&r->ring)) != 0) {
+        io_uring_queue_exit(&r->ring);
+        return sl_fail_errno(err, SL_ERR_UNSUPPORTED, -rc, "restricting an io_uring to reads");
+    }
     *out = &r->base;
     return SL_OK;
 }
