@@ -16,19 +16,38 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-// Reads a whole small file; returns its length (cut at cap - 1) or -1.
+static int open_small(const char *path) {
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+// Reads a whole small file from its beginning; returns its length (cut at cap - 1) or -1. Threads may share fd.
+static ssize_t read_open(int fd, char *out, size_t cap) {
+    size_t used = 0;
+    ssize_t n = 0;
+    while (used < cap - 1 && (n = pread(fd, out + used, cap - 1 - used, (off_t)used)) > 0)
+        used += (size_t)n;
+    out[used] = '\0';
+    return n < 0 && used == 0 ? -1 : (ssize_t)used;
+}
+
 static ssize_t read_small(const char *path, char *out, size_t cap) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_small(path);
     if (fd < 0)
         return -1;
-    size_t used = 0;
-    ssize_t n;
-    while (used < cap - 1 && (n = read(fd, out + used, cap - 1 - used)) > 0)
-        used += (size_t)n;
+    ssize_t n = read_open(fd, out, cap);
     (void)close(fd);
-    out[used] = '\0';
-    return (ssize_t)used;
+    return n;
 }
+
+#define LIMITS_MAX 32u // groups, one inside the other: beyond, those next to the root are left out
+
+/* Files that stay open where none can be opened later. Written once, by sl_process_keep_open(). */
+static struct {
+    bool is_done;
+    int status, procs, peak; // -1: not there
+    int limits[LIMITS_MAX];
+    uint32_t n_limits;
+} open_files = {.status = -1, .procs = -1, .peak = -1};
 
 // The number after "key:" at the start of a line, in KiB.
 static uint64_t field_kib(const char *text, const char *key) {
@@ -44,7 +63,9 @@ static uint64_t field_kib(const char *text, const char *key) {
 sl_status sl_process_memory_read(sl_process_memory *out, sl_error *err) {
     char text[4096];
     memset(out, 0, sizeof(*out));
-    if (read_small("/proc/self/status", text, sizeof(text)) < 0)
+    ssize_t n = open_files.status >= 0 ? read_open(open_files.status, text, sizeof(text))
+                                       : read_small("/proc/self/status", text, sizeof(text));
+    if (n < 0)
         return sl_fail_errno(err, SL_ERR_IO, errno, "/proc/self/status");
     out->rss_bytes = field_kib(text, "VmRSS:") * 1024;
     out->rss_peak_bytes = field_kib(text, "VmHWM:") * 1024;
@@ -192,50 +213,112 @@ static bool find_group(const char *root, group *g) {
     return false;
 }
 
-// The number in a file of the group's folder; UINT64_MAX for "max", for nonsense and for no file.
-static uint64_t group_number(const group *g, const char *file) {
-    char path[640], text[64];
-    (void)snprintf(path, sizeof(path), "%s/%s", g->path, file);
-    if (read_small(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+// The number in such a file; UINT64_MAX for "max", for nonsense and for no file.
+static uint64_t number_in(int fd) {
+    char text[64];
+    if (fd < 0 || read_open(fd, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
         return UINT64_MAX;
     return strtoull(text, NULL, 10);
 }
 
+static int open_in_group(const group *g, const char *file) {
+    char path[640];
+    (void)snprintf(path, sizeof(path), "%s/%s", g->path, file);
+    return open_small(path);
+}
+
+static void close_small(int fd) {
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+// v1 writes "no limit" as the largest whole page count.
+static uint64_t limit_in(int fd) {
+    uint64_t limit = number_in(fd);
+    return limit < (uint64_t)1 << 60 ? limit : UINT64_MAX;
+}
+
+// The files with the limits of our group and of those that hold it; returns how many were opened.
+static uint32_t open_limits(const char *root, int *fds, uint32_t cap) {
+    group g;
+    uint32_t n = 0;
+    if (!find_group(root, &g))
+        return 0;
+    while (n < cap) {
+        int fd = open_in_group(&g, g.v2 ? "memory.max" : "memory.limit_in_bytes");
+        if (fd >= 0)
+            fds[n++] = fd;
+        char *slash = strrchr(g.path, '/');
+        if (!slash || (size_t)(slash - g.path) < g.root_len)
+            break;
+        *slash = '\0';
+    }
+    return n;
+}
+
+static uint64_t least_in(const int *fds, uint32_t n) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        least = SL_MIN(least, limit_in(fds[i]));
+    return least;
+}
+
 uint64_t sl_cgroup_memory_limit(void) {
+    if (open_files.is_done)
+        return least_in(open_files.limits, open_files.n_limits);
     return sl_cgroup_memory_limit_under("");
 }
 
 uint64_t sl_cgroup_memory_limit_under(const char *root) {
-    group g;
-    uint64_t least = UINT64_MAX;
-    if (!find_group(root, &g))
-        return least;
-    for (;;) {
-        uint64_t limit = group_number(&g, g.v2 ? "memory.max" : "memory.limit_in_bytes");
-        // v1 writes "no limit" as the largest whole page count.
-        if (limit < (uint64_t)1 << 60 && limit < least)
-            least = limit;
-        char *slash = strrchr(g.path, '/');
-        if (!slash || (size_t)(slash - g.path) < g.root_len)
-            return least;
-        *slash = '\0';
-    }
+    int fds[LIMITS_MAX];
+    const uint32_t n = open_limits(root, fds, LIMITS_MAX);
+    const uint64_t least = least_in(fds, n);
+    for (uint32_t i = 0; i < n; i++)
+        (void)close(fds[i]);
+    return least;
 }
 
-uint64_t sl_cgroup_memory_peak(void) {
+// The files that the peak of our group is in; -1 each where we are in no group below the root.
+static void open_peak(int *procs, int *peak) {
     group g;
-    char path[640], text[64];
+    *procs = *peak = -1;
     if (!find_group("", &g) || strlen(g.path) <= g.root_len + 1)
-        return 0;
+        return;
+    *procs = open_in_group(&g, "cgroup.procs");
+    *peak = open_in_group(&g, g.v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+}
+
+static uint64_t peak_in(int procs, int peak) {
+    char text[64];
     // Ours alone: the only process in it.
-    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", g.path);
-    if (read_small(path, text, sizeof(text)) <= 0 || strtoull(text, NULL, 10) != (uint64_t)getpid())
+    if (procs < 0 || read_open(procs, text, sizeof(text)) <= 0 ||
+        strtoull(text, NULL, 10) != (uint64_t)getpid())
         return 0;
     const char *second = strchr(text, '\n');
     if (second && second[1] != '\0')
         return 0;
-    uint64_t peak = group_number(&g, g.v2 ? "memory.peak" : "memory.max_usage_in_bytes");
-    return peak == UINT64_MAX ? 0 : peak;
+    uint64_t bytes = number_in(peak);
+    return bytes == UINT64_MAX ? 0 : bytes;
+}
+
+uint64_t sl_cgroup_memory_peak(void) {
+    if (open_files.is_done)
+        return peak_in(open_files.procs, open_files.peak);
+    int procs, peak;
+    open_peak(&procs, &peak);
+    uint64_t bytes = peak_in(procs, peak);
+    close_small(procs);
+    close_small(peak);
+    return bytes;
+}
+
+void sl_process_keep_open(void) {
+    if (open_files.is_done)
+        return;
+    open_files.status = open_small("/proc/self/status");
+    open_peak(&open_files.procs, &open_files.peak);
+    open_files.n_limits = open_limits("", open_files.limits, LIMITS_MAX);
+    open_files.is_done = true;
 }
 
 /* ---- processors -------------------------------------------------------------------------------- */

@@ -33,6 +33,12 @@ uint64_t sl_cgroup_memory_limit_under(const char *root);
 /* Peak memory charged to our own group, when that group holds this process alone; 0 otherwise. */
 uint64_t sl_cgroup_memory_peak(void);
 
+/* Keep open what sl_process_memory_read(), sl_cgroup_memory_limit() and sl_cgroup_memory_peak() read, for a
+ * process that soon opens nothing any more (base/sandbox.h). They then speak of this process, and of the
+ * groups that it is in now, also in a child. Before threads that call them are started; a second call does
+ * nothing. */
+void sl_process_keep_open(void);
+
 /* Processors in the affinity mask; and how many cores those are (threads of one core count once). */
 uint32_t sl_cpus_allowed(void);
 uint32_t sl_cores_allowed(void);
