@@ -162,7 +162,7 @@ def driver(build_dir):
     drivers = []
 
     def start(*options):
-        drivers.append(Driver(program, *options))
+        drivers.append(Driver(program, "--sandbox", 1, *options))
         return drivers[-1]
 
     yield start
@@ -170,6 +170,20 @@ def driver(build_dir):
         out, err = d.stop()
         assert err == b"" and d.process.returncode == 0
         assert (d.text + out).endswith(b"stopped \n")
+
+
+def test_every_thread_is_shut_in(driver):
+    """The other tests run inside the sandbox: where the kernel has it, no thread is left out."""
+    here = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+    if "Seccomp:" not in here:
+        pytest.skip("this kernel has no seccomp")
+    d = driver()
+    assert d.ask("/health").status == 200
+    threads = list(pathlib.Path(f"/proc/{d.process.pid}/task").iterdir())
+    assert len(threads) > 2
+    for thread in threads:
+        text = (thread / "status").read_text(encoding="ascii")
+        assert re.search(r"^Seccomp:\t2$", text, re.M) and re.search(r"^NoNewPrivs:\t1$", text, re.M)
 
 
 # ---- what is sent -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /* A small server over src/server/http.h, for the Python tests: what a handler may do with an
  * exchange, each at a path of its own, with settings from the command line. Prints a line "port
  * N" when it listens, "gone PATH" when a client has left an exchange that was kept, "stopped" at
- * the end. Stops at SIGTERM (--stop seconds to finish), or after ten minutes.
+ * the end. With --sandbox 1 it is shut in as a server is (base/sandbox.h). Stops at SIGTERM (--stop seconds to finish), or after ten minutes.
  *
  *   /health            answered at once; needs no key
  *   /echo              the body, sent back by a worker
@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sandbox.h"
 #include "server/http.h"
 
 #define N_WORKERS 72
@@ -38,6 +39,8 @@ static struct {
 
 static sl_http_server *server;
 static sl_http_options options;
+static bool is_shut_in;
+static sl_sandbox_report shut_in;
 static char page[STATIC_BYTES];
 static char pattern[1 << 16]; /* of answers: byte i is 'a' + i % 23 */
 
@@ -269,6 +272,8 @@ static void read_options(int argc, char **argv) {
             options.keep_alive_seconds = (uint32_t)n;
         else if (!strcmp(name, "--stop"))
             stop_seconds = (double)n;
+        else if (!strcmp(name, "--sandbox"))
+            is_shut_in = n != 0;
         else if (!strcmp(name, "--listen"))
             options.host = value;
         else if (!strcmp(name, "--host") && options.n_hosts < SL_COUNT(hosts))
@@ -306,7 +311,9 @@ int main(int argc, char **argv) {
     (void)sigaddset(&stop, SIGALRM);
     (void)pthread_sigmask(SIG_BLOCK, &stop, NULL); // for main alone, which waits for them
     (void)alarm(600);
+    const sl_sandbox_options port_alone = {.may_listen = true, .port = options.port};
     if (sl_arena_map(&arena, "server", sl_http_arena_bytes(&options), &err) ||
+        (is_shut_in && sl_sandbox_files(&port_alone, &shut_in, &err)) ||
         sl_http_start(&options, &arena, &server, &err)) {
         (void)fprintf(stderr, "http_driver: %s\n", err.message);
         return 1;
@@ -314,6 +321,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < N_WORKERS; i++) {
         if (pthread_create(&workers[i], NULL, worker, NULL) != 0)
             return 1;
+    }
+    if (is_shut_in && sl_sandbox_calls(NULL, &shut_in, &err)) {
+        (void)fprintf(stderr, "http_driver: %s\n", err.message);
+        return 1;
     }
     (void)snprintf(port, sizeof(port), "%u", sl_http_port(server));
     say("port", port);
