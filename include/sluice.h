@@ -134,8 +134,8 @@ SL_PUBLIC sl_status sl_plan(const char *model, const sl_engine_options *options,
                             sl_plan_info *out, sl_error *err);
 
 /* Open a store, or a checkpoint in place (sl_model_runs_in_place()). Everything the engine will ever hold is reserved and faulted in here; what does not fit
- * is refused with SL_ERR_BUDGET before anything is touched; so is a plan that a memory control group of this process may
- * not hold. progress may be NULL.
+ * is refused with SL_ERR_BUDGET before anything is touched; so is a plan that the machine, or a memory control group of this
+ * process, may not hold. progress may be NULL.
  * Errors: SL_ERR_MISSING (no store there), SL_ERR_CORRUPT, SL_ERR_BUDGET, SL_ERR_UNSUPPORTED (also:
  * direct I/O is not true here and buffered is false), SL_ERR_IO, SL_ERR_MEMORY. */
 SL_PUBLIC sl_status sl_engine_open(const char *store, const sl_engine_options *options,

@@ -155,11 +155,17 @@ uint64_t sl_process_populate(void) {
     return files.bytes;
 }
 
-uint64_t sl_memory_available(void) {
+static uint64_t meminfo(const char *key) {
     char text[2048];
-    if (read_small("/proc/meminfo", text, sizeof(text)) < 0)
-        return 0;
-    return field_kib(text, "MemAvailable:") * 1024;
+    return read_small("/proc/meminfo", text, sizeof(text)) < 0 ? 0 : field_kib(text, key) * 1024;
+}
+
+uint64_t sl_memory_available(void) {
+    return meminfo("MemAvailable:");
+}
+
+uint64_t sl_memory_total(void) {
+    return meminfo("MemTotal:");
 }
 
 /* ---- control groups -------------------------------------------------------------------------- */

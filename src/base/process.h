@@ -23,6 +23,8 @@ uint64_t sl_process_populate(void);
 
 /* MemAvailable of the machine, or 0 when it cannot be read. */
 uint64_t sl_memory_available(void);
+/* MemTotal, likewise. */
+uint64_t sl_memory_total(void);
 
 /* The tightest memory limit of the control groups that this process is in (v1 or v2, ancestors
  * included), as the kernel has it now; UINT64_MAX without one, and where it cannot be read. Some twenty system calls:

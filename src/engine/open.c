@@ -328,6 +328,19 @@ static sl_status open_model(sl_engine *e, const char *path, sl_store_direct dire
     return st;
 }
 
+// More than the machine has would be faulted in until the kernel kills somebody.
+static sl_status check_machine(const sl_plan_result *p, sl_error *err) {
+    uint64_t total = sl_memory_total();
+    if (total == 0 || p->total_bytes <= total)
+        return SL_OK;
+    return sl_fail(
+        err, SL_ERR_BUDGET,
+        "the plan takes %.2f GiB, and this machine has %.2f GiB of memory, %.2f GiB of it "
+        "free: give a smaller budget or context",
+        (double)p->total_bytes / (double)SL_GIB, (double)total / (double)SL_GIB,
+        (double)sl_memory_available() / (double)SL_GIB);
+}
+
 sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_engine **out,
                           sl_error *err) {
     sl_status st;
@@ -353,7 +366,7 @@ sl_status sl__engine_open(const char *path, const sl_engine_setup *setup, sl_eng
     if ((st = sl__engine_plan(&e->store, setup, code, &e->plan, &e->settings, resident, err)))
         goto fail;
     e->memory_limit = sl_cgroup_memory_limit;
-    if ((st = sl__engine_check_limit(e, err)))
+    if ((st = check_machine(&e->plan, err)) || (st = sl__engine_check_limit(e, err)))
         goto fail;
     if (e->settings.narrow)
         sl_cpus_narrow(e->settings.n_cpus);

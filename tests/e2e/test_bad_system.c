@@ -121,11 +121,15 @@ ssize_t write(int fd, const void *buf, size_t n) {
     return refuse();
 }
 
+static const char *meminfo; // what stands for /proc/meminfo
+
 int open(const char *path, int flags, ...) {
     va_list list;
     va_start(list, flags);
     mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
     va_end(list);
+    if (meminfo && strcmp(path, "/proc/meminfo") == 0)
+        path = meminfo;
     return strikes(CALL_OPEN) ? refuse() : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
@@ -364,6 +368,29 @@ static void a_folder_that_is_removed(void **state) {
     }
 }
 
+/* A budget that is larger than the machine: refused before a page is touched. */
+static void more_than_the_machine_has(void **state) {
+    (void)state;
+    const char *const models[] = {demo_store(), in_place()};
+    char file[1024];
+    (void)snprintf(file, sizeof(file), "%s", test_scratch_path("meminfo"));
+    for (size_t i = 0; i < SL_COUNT(models); i++) {
+        sl_engine *engine;
+        sl_error err;
+        sl_engine_options o = options_of(models[i]);
+        shell("printf 'MemTotal: 1024 kB\\nMemAvailable: 512 kB\\n' >'%s'", file);
+        meminfo = file;
+        sl_status st = sl_engine_open(models[i], &o, NULL, &engine, &err);
+        meminfo = NULL;
+        printf("%s: %s\n", sl_status_name(st), err.message);
+        assert_int_equal(st, SL_ERR_BUDGET);
+        assert_null(engine);
+        assert_non_null(strstr(err.message, "this machine has"));
+        demo_check(sl_engine_open(models[i], &o, NULL, &engine, &err), &err);
+        sl_engine_close(engine);
+    }
+}
+
 /* ---- convert ----------------------------------------------------------------------------------- */
 
 static const char *checkpoint(void) {
@@ -506,6 +533,62 @@ static void a_conversion_that_is_killed(void **state) {
     convert_sweep(true, CALL_FALLOCATE, HOW_KILL, 0, false);
 }
 
+/* What a conversion reads is cut short, and what it writes is removed, while it runs. */
+typedef struct midway {
+    uint64_t at;
+    const char *cut, *removed;
+    bool done;
+} midway;
+
+static bool change_midway(void *user, sl_phase phase, uint64_t done, uint64_t total) {
+    midway *m = user;
+    (void)phase;
+    if (m->done || done < total / 4 * m->at)
+        return true;
+    m->done = true;
+    if (m->cut)
+        assert_int_equal(truncate(m->cut, 70000), 0);
+    if (m->removed)
+        shell("rm -rf '%s'", m->removed);
+    return true;
+}
+
+static void folders_that_change_while_converting(void **state) {
+    (void)state;
+    char whole[1024], from[1024], to[1024], file[1100], partial[1100], good[1024];
+    // More than is read ahead.
+    test_checkpoint spec = test_checkpoint_default();
+    sl_error ignored;
+    spec.n_experts = 48;
+    spec.d_expert = 256;
+    (void)snprintf(whole, sizeof(whole), "%s", test_scratch_path("whole"));
+    (void)snprintf(good, sizeof(good), "%s", test_scratch_path("good"));
+    test_checkpoint_write(whole, &spec);
+    demo_check(convert(whole, good, false, &ignored), &ignored);
+    (void)snprintf(from, sizeof(from), "%s", test_scratch_path("from"));
+    (void)snprintf(to, sizeof(to), "%s", test_scratch_path("to"));
+    (void)snprintf(file, sizeof(file), "%s/model.safetensors", from);
+    (void)snprintf(partial, sizeof(partial), "%s.partial", to);
+    for (uint64_t i = 0; i < 8; i++) {
+        sl_convert_options o;
+        sl_error err = {0};
+        midway m = {.at = i % 4, .cut = i < 4 ? file : NULL, .removed = i < 4 ? NULL : partial};
+        sl_progress progress = {change_midway, &m};
+        remove_folder(to);
+        copy_folder(whole, from);
+        sl_convert_options_init(&o);
+        sl_status st = sl_convert(from, to, &o, &progress, NULL, &err);
+        printf("%s at %u quarters: %s: %s\n", m.cut ? "cut" : "removed", (unsigned)m.at,
+               sl_status_name(st), err.message);
+        assert_true(m.done);
+        assert_true(st == SL_ERR_IO || st == SL_ERR_CORRUPT || st == SL_ERR_MISSING);
+        assert_int_not_equal(access(to, F_OK), 0);
+        copy_folder(whole, from);
+        demo_check(convert(from, to, false, &err), &err);
+        assert_same_store(good, to);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     (void)demo_store();
@@ -521,6 +604,8 @@ int main(void) {
         TEST_LEAVES_NOTHING(opening),
         TEST_LEAVES_NOTHING(changes_while_opening),
         TEST_LEAVES_NOTHING(a_folder_that_is_removed),
+        TEST_LEAVES_NOTHING(more_than_the_machine_has),
+        TEST_LEAVES_NOTHING(folders_that_change_while_converting),
         TEST_LEAVES_NOTHING(a_full_disk),
         TEST_LEAVES_NOTHING(a_bad_drive_while_converting),
         TEST_LEAVES_NOTHING(a_conversion_that_is_killed),
