@@ -149,8 +149,10 @@ static int read_keys(serving *s) {
 }
 
 // One line of the log. Any thread: a line is one write.
-static void write_log(void *user, const char *text) {
+static void write_log(void *user, bool is_error, const char *text) {
     const serving *s = user;
+    if (s->c->quiet && !is_error)
+        return;
     cli_out line = {.fd = s->c->err.fd, .terminal = s->c->err.terminal};
     time_t now = time(NULL);
     struct tm t;
@@ -185,7 +187,7 @@ static void fill_options(serving *s) {
     o->keys = s->keys.key;
     o->n_keys = s->keys.n;
     o->no_sandbox = cli_given(c, CLI_NO_SANDBOX);
-    o->log = c->quiet ? NULL : write_log;
+    o->log = write_log;
     o->user = s;
 }
 

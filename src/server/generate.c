@@ -382,7 +382,7 @@ static void log_ignored(generation *g) {
     sl_buf_init_fixed(&b, line, sizeof(line));
     for (size_t i = 0; i < SL_MIN(r->n_ignored, SL_API_IGNORED_MAX); i++)
         sl_buf_printf(&b, "%s%s", i ? ", " : "", r->ignored[i]);
-    sl__server_log(g->s, "%s: ignored %zu field%s: %s", sl_http_request_of(g->x)->path,
+    sl__server_log(g->s, false, "%s: ignored %zu field%s: %s", sl_http_request_of(g->x)->path,
                    r->n_ignored, r->n_ignored == 1 ? "" : "s", line);
     (void)pthread_mutex_lock(&g->s->mutex);
     g->s->state.n_ignored_fields += r->n_ignored;
@@ -398,7 +398,7 @@ static void add_up(generation *g) {
     s->state.n_calls_refused += g->writer.n_calls_refused;
     (void)pthread_mutex_unlock(&s->mutex);
     if (g->writer.n_calls_refused || g->writer.n_calls_unchecked)
-        sl__server_log(s, "%s: %u tool calls given as text, %u not checked: %s",
+        sl__server_log(s, false, "%s: %u tool calls given as text, %u not checked: %s",
                        sl_http_request_of(g->x)->path, g->writer.n_calls_refused,
                        g->writer.n_calls_unchecked, g->writer.call_refused.message);
 }
@@ -460,6 +460,7 @@ sl_generated sl__generate(sl_server *s, sl_http_exchange *x, sl_api_dialect dial
     if (!g->streaming)
         return SL_GENERATED_ERROR;
     sl_api_write_failure(&g->writer, err);
-    sl__server_log(s, "%s: %s", sl_http_request_of(x)->path, err->message);
+    sl__server_log(s, sl_api_error_http_status(err) == 500, "%s: %s", sl_http_request_of(x)->path,
+                   err->message);
     return flush(g) ? SL_GENERATED_SENT : SL_GENERATED_CUT;
 }

@@ -91,8 +91,8 @@ void sl__answer_error(sl_server *s, sl_http_exchange *x, sl_api_dialect dialect,
     (void)pthread_mutex_lock(&s->mutex);
     s->state.n_failed++;
     (void)pthread_mutex_unlock(&s->mutex);
-    sl__server_log(s, "%s: %u %s%s%s", sl_http_request_of(x)->path, status, err->param,
-                   *err->param ? ": " : "", err->message);
+    sl__server_log(s, status == 500, "%s: %u %s%s%s", sl_http_request_of(x)->path, status,
+                   err->param, *err->param ? ": " : "", err->message);
     sl_http_respond(x, status, JSON, headers, retry ? 2 : 1, body.data, body.len);
 }
 

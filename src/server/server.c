@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "server/server_internal.h"
 
-void sl__server_log(sl_server *s, const char *fmt, ...) {
+void sl__server_log(sl_server *s, bool is_error, const char *fmt, ...) {
     char line[1024];
     va_list args;
     if (!s->options.log)
@@ -17,7 +17,7 @@ void sl__server_log(sl_server *s, const char *fmt, ...) {
     for (char *c = line; *c; c++) // what a client sent stays on its line
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = ' ';
-    s->options.log(s->options.user, line);
+    s->options.log(s->options.user, is_error, line);
 }
 
 /* ---- open ---------------------------------------------------------------------------------------- */
@@ -65,7 +65,8 @@ static void build_vocab(sl_server *s) {
     if (sl_vocab_build(&source, &sub, &scratch, &s->vocab, &err) ||
         sl_constraint_work_init(s->vocab, s->sizes.n_masks, &sub, &s->work, &err)) {
         s->vocab = NULL;
-        sl__server_log(s, "answers cannot be held to a schema with this model: %s", err.message);
+        sl__server_log(s, false, "answers cannot be held to a schema with this model: %s",
+                       err.message);
     }
 }
 

@@ -29,8 +29,8 @@ typedef struct sl_server_options {
     uint32_t n_connections; /* 0: 80, fewer where the budget is small */
     uint32_t n_queue;       /* requests that wait for the session; 0: 64 */
 
-    /* One line for a person, without a line break: what was ignored, refused or went wrong. Any thread. May be NULL. */
-    void (*log)(void *user, const char *line);
+    /* One line for a person, without a line break: what was ignored or refused or, is_error, went wrong in here. Any thread. May be NULL. */
+    void (*log)(void *user, bool is_error, const char *line);
     void *user;
     bool no_sandbox;
 } sl_server_options;

@@ -91,7 +91,7 @@ struct sl_server {
 };
 
 /* A line for the log. Any thread. */
-void sl__server_log(sl_server *s, const char *fmt, ...) SL_PRINTF(2, 3);
+void sl__server_log(sl_server *s, bool is_error, const char *fmt, ...) SL_PRINTF(3, 4);
 
 /* ---- routes (routes.c); the HTTP thread ---------------------------------------------------------- */
 

@@ -103,6 +103,12 @@ def test_quiet_says_the_address_alone(serve):
     assert stop(p) == (LISTENING, "") and p.returncode == 0
 
 
+def test_quiet_keeps_errors(serve, home):
+    add_model(home, "bad")
+    _, err = stop(serve("bad", "--quiet"))
+    assert re.fullmatch(r"\d\d:\d\d:\d\d layer 3 expert 4: read 0 bytes\n", err)
+
+
 def test_json_is_one_line(serve):
     p = serve("demo", "--json", "--mem", "16M", "--port", "9000", "--host", "::1")
     out, _ = stop(p)

@@ -56,7 +56,9 @@ sl_status sl_server_open(const sl_server_options *options, const sl_progress *pr
              (long long)options->snapshot_bytes, options->n_queue, options->n_connections,
              options->no_sandbox ? "off" : "on", options->path);
     if (options->log)
-        options->log(options->user, line);
+        options->log(options->user, false, line);
+    if (options->log && strcmp(options->name, "bad") == 0)
+        options->log(options->user, true, "layer 3 expert 4: read 0 bytes");
     return SL_OK;
 }
 
