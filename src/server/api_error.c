@@ -73,6 +73,8 @@ sl_status sl_api_fail_engine(sl_api_error *err, const char *param, const sl_erro
         kind = SL_API_ERR_INVALID;
     else if (cause->status == SL_ERR_UNSUPPORTED)
         kind = SL_API_ERR_UNSUPPORTED;
+    else if (cause->status == SL_ERR_MEMORY)
+        kind = SL_API_ERR_TOO_LARGE;
     else if (cause->status == SL_ERR_CONTEXT)
         kind = SL_API_ERR_CONTEXT;
     else if (cause->status == SL_ERR_STATE)

@@ -80,8 +80,9 @@ typedef struct sl_api_error {
  * `return sl_api_fail(err, ...)`. */
 sl_status sl_api_fail(sl_api_error *err, sl_api_error_kind kind, const char *param, const char *fmt,
                       ...) SL_PRINTF(4, 5);
-/* An error of the engine: ARGUMENT, SYNTAX and UNSUPPORTED are the request's fault (400); others are INTERNAL, except
- * CONTEXT (400) and STATE (503). param as above. */
+/* An error of the engine: ARGUMENT, SYNTAX and UNSUPPORTED are the request's fault (400), and so is MEMORY (413): an open
+ * engine asks for none, so an account is too small for this request. CONTEXT is 400, STATE 503, others are INTERNAL.
+ * param as above. */
 sl_status sl_api_fail_engine(sl_api_error *err, const char *param, const sl_error *cause);
 /* A prompt that does not fit: 400 with both counts. n_wanted is max_tokens where the request set it, else 0: with it
  * prompt and answer do not fit together. */

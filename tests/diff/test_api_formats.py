@@ -15,6 +15,7 @@ import threading
 import pytest
 
 openai = pytest.importorskip("openai", reason="needs openai==3.57.0")
+pydantic = pytest.importorskip("pydantic", reason="comes with openai")
 anthropic = pytest.importorskip("anthropic", reason="needs anthropic==2.14.0")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -202,12 +203,12 @@ def test_chat_logprobs(server, stream):
     assert [[(a.token, a.logprob) for a in t.top_logprobs] for t in content] == [[("Hi", -0.25)], [], [], []]
 
 
-def test_chat_schema(server):
-    pydantic = pytest.importorskip("pydantic")
+class City(pydantic.BaseModel):
+    name: str
+    people: int
 
-    class City(pydantic.BaseModel):
-        name: str
-        people: int
+
+def test_chat_schema(server):
     server.events = answer(["text", '{"name":"Bern",'], ["text", '"people":134000}'])
     got = server.openai.chat.completions.parse(model="demo", messages=[{"role": "user", "content": "hi"}],
                                                response_format=City)
@@ -356,6 +357,13 @@ def test_responses_cut_and_logprobs(server, stream):
     assert [t.token for t in got.output[0].content[0].logprobs] == ["Hi", "!"]
 
 
+def test_responses_schema(server):
+    server.events = answer(["text", '{"name":"Bern","people":134000}'])
+    got = server.openai.responses.parse(model="demo", input="hi", text_format=City)
+    assert got.output_parsed == City(name="Bern", people=134000)
+    assert json.loads(server.seen[-1]["schema"])["required"] == ["name", "people"]
+
+
 def test_responses_errors(server):
     with pytest.raises(openai.BadRequestError) as e:
         server.openai.responses.create(model="demo", input="hi", previous_response_id="resp_1")
@@ -441,6 +449,14 @@ def test_messages_conversation_goes_back(server):
     assert [c["function"]["arguments"] for c in got[1]["tool_calls"]] == [{"city": "Bern"}, {"city": HARD}]
     assert [m["content"] for m in got[2:]] == ["sun", "Error: no such city", "And now?"]
     assert [m["tool_call_id"] for m in got[2:4]] == [said[2].id, said[3].id]
+
+
+def test_messages_schema(server):
+    server.events = answer(["text", '{"name":"Bern","people":134000}'])
+    got = server.anthropic.messages.parse(model="demo", max_tokens=99, output_format=City,
+                                          messages=[{"role": "user", "content": "hi"}])
+    assert got.parsed_output == City(name="Bern", people=134000)
+    assert json.loads(server.seen[-1]["schema"])["required"] == ["name", "people"]
 
 
 def test_messages_errors(server):

@@ -474,7 +474,7 @@ static void errors_of_the_engine_keep_their_words(void **state) {
         int http;
     } cases[] = {{SL_ERR_ARGUMENT, 400}, {SL_ERR_SYNTAX, 400}, {SL_ERR_UNSUPPORTED, 400},
                  {SL_ERR_CONTEXT, 400},  {SL_ERR_STATE, 503},  {SL_ERR_IO, 500},
-                 {SL_ERR_CORRUPT, 500},  {SL_ERR_MEMORY, 500}};
+                 {SL_ERR_CORRUPT, 500},  {SL_ERR_MEMORY, 413}};
     for (size_t i = 0; i < SL_COUNT(cases); i++) {
         const sl_error cause = {.status = cases[i].status, .message = "layer 3"};
         assert_int_equal(sl_api_fail_engine(&f->err, "messages", &cause), cases[i].status);
