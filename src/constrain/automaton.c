@@ -149,6 +149,28 @@ static sl_status emit(explorer *x, const bool *reaches, const bool *live, sl_are
     return SL_OK;
 }
 
+static const void *move_down(sl_arena *arena, const void *from, size_t bytes) {
+    if (!from)
+        return NULL;
+    void *to = arena->base + arena->used;
+    memmove(to, from, bytes);
+    arena->used += SL_ALIGN_UP(bytes, 8);
+    return to;
+}
+
+void sl__dfa_settle(sl__compiler *c, size_t mark, const sl_arena *arena, sl__dfa *dfa) {
+    sl_arena_reset(c->scratch, mark);
+    if (arena != c->scratch || !dfa->next)
+        return;
+    // The parts lie above the mark in this order, so that none is overwritten before it is moved.
+    size_t n = dfa->n_states;
+    c->scratch->used += (size_t)(-(uintptr_t)(c->scratch->base + mark) & 7);
+    dfa->class_of = move_down(c->scratch, dfa->class_of, 256);
+    dfa->next = move_down(c->scratch, dfa->next, n * dfa->n_classes * sizeof(*dfa->next));
+    dfa->flags = move_down(c->scratch, dfa->flags, n);
+    dfa->alike = move_down(c->scratch, dfa->alike, n * sizeof(*dfa->alike));
+}
+
 sl_status sl__dfa_build(sl__compiler *c, const sl__machine *machine, sl_arena *arena,
                         sl__dfa *out) {
     explorer x = {.c = c, .machine = machine};
@@ -170,8 +192,7 @@ sl_status sl__dfa_build(sl__compiler *c, const sl__machine *machine, sl_arena *a
         st = find_reaching(&x, single, live);
     if (!st && reaches[0] && live[0])
         st = emit(&x, reaches, live, arena, out);
-    if (arena != c->scratch)
-        sl_arena_reset(c->scratch, mark);
+    sl__dfa_settle(c, mark, arena, out);
     return st;
 }
 
@@ -310,6 +331,126 @@ static bool quote_accepts(void *ctx, uint64_t state) {
     return state == QUOTE_END;
 }
 
+/* Where each state stands in the string: bits of SL__STR_*, for all ways that lead to it. */
+static sl_status find_places(sl__compiler *c, const sl__dfa *dfa, uint32_t *places) {
+    memset(places, 0, dfa->n_states * sizeof(*places));
+    places[next_of(dfa, 0, '"')] = 1u << SL__STR_BODY;
+    for (bool changed = true; changed;) {
+        changed = false;
+        sl_status st = sl__spend(c, (uint64_t)dfa->n_states * 64);
+        if (st)
+            return st;
+        for (uint32_t i = 0; i < dfa->n_states; i++)
+            for (unsigned b = 0; places[i] && b < 256; b++) {
+                uint16_t to = next_of(dfa, i, (uint8_t)b);
+                if (to == SL__DFA_DEAD)
+                    continue;
+                uint32_t more = 0;
+                for (unsigned p = 0; p < SL__STR_N; p++)
+                    if (places[i] >> p & 1 && c->vocab->string_next[p][b] < SL__STR_N)
+                        more |= 1u << c->vocab->string_next[p][b];
+                changed |= (places[to] | more) != places[to];
+                places[to] |= more;
+            }
+    }
+    return SL_OK;
+}
+
+// Whether a plain text may have this byte at one of the places.
+static bool is_plain_byte(const sl_vocab *vocab, uint32_t places, uint8_t byte) {
+    for (unsigned p = 0; p < SL__STR_N; p++)
+        if (places >> p & 1 && vocab->string_next[p][byte] < SL__STR_N && byte != '\\' &&
+            !(p == SL__STR_E280 && (byte & 0xfe) == 0xa8))
+            return true;
+    return false;
+}
+
+/* Mark the states that stand between two characters, and those of them that allow all plain texts of
+ * SL__ALIKE_BYTES: `reach` counts the bytes for which that is certain, going down until it holds. */
+static sl_status mark_bodies(sl__compiler *c, const sl__dfa *dfa, uint8_t *flags) {
+    uint32_t n = dfa->n_states;
+    uint32_t *places = sl__take(c, c->scratch, n * sizeof(*places), 4);
+    uint8_t *reach = places ? sl__take(c, c->scratch, n, 1) : NULL;
+    if (!reach)
+        return SL_ERR_MEMORY;
+    memset(reach, SL__ALIKE_BYTES, n);
+    sl_status st = find_places(c, dfa, places);
+    for (bool changed = true; !st && changed;) {
+        changed = false;
+        st = sl__spend(c, (uint64_t)n * 64);
+        for (uint32_t i = n; i-- > 0;)
+            for (unsigned b = 0; b < 256 && reach[i] > 0; b++) {
+                uint16_t to = next_of(dfa, i, (uint8_t)b);
+                uint8_t most = to == SL__DFA_DEAD ? 0 : (uint8_t)(reach[to] + 1);
+                if (most < reach[i] && is_plain_byte(c->vocab, places[i], (uint8_t)b)) {
+                    reach[i] = most;
+                    changed = true;
+                }
+            }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (places[i] == 1u << SL__STR_BODY)
+            flags[i] |=
+                SL__DFA_BODY |
+                (reach[i] == SL__ALIKE_BYTES && c->vocab->has_all_bytes ? SL__DFA_PLAIN : 0);
+    return st;
+}
+
+static uint32_t hash_row(const sl__dfa *dfa, const uint16_t *group, uint32_t state) {
+    uint32_t hash = group[state] + 1u;
+    for (uint32_t k = 0; k < dfa->n_classes; k++) {
+        uint16_t to = dfa->next[state * dfa->n_classes + k];
+        hash = (hash ^ (to == SL__DFA_DEAD ? to : group[to])) * 0x01000193u;
+    }
+    return hash ^ hash >> 15;
+}
+
+static bool rows_equal(const sl__dfa *dfa, const uint16_t *group, uint32_t a, uint32_t b) {
+    for (uint32_t k = 0; k < dfa->n_classes; k++) {
+        uint16_t x = dfa->next[a * dfa->n_classes + k], y = dfa->next[b * dfa->n_classes + k];
+        if (x != y && (x == SL__DFA_DEAD || y == SL__DFA_DEAD || group[x] != group[y]))
+            return false;
+    }
+    return group[a] == group[b];
+}
+
+/* Groups of states that cannot be told apart by texts of up to SL__ALIKE_BYTES: Moore's refinement,
+ * one round for each byte. */
+static sl_status find_alike(sl__compiler *c, const sl__dfa *dfa, uint16_t *group) {
+    uint32_t n = dfa->n_states, n_groups = 0, n_table = 64;
+    while (n_table < 2 * n)
+        n_table *= 2;
+    uint16_t *next = sl__take(c, c->scratch, n * sizeof(*next), 2);
+    uint32_t *table = next ? sl__take(c, c->scratch, n_table * sizeof(*table), 4) : NULL;
+    if (!table)
+        return SL_ERR_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        group[i] = dfa->flags[i];
+    for (unsigned round = 0; round < SL__ALIKE_BYTES; round++) {
+        uint32_t n_next = 0;
+        sl_status st = sl__spend(c, (uint64_t)n * dfa->n_classes / 2);
+        if (st)
+            return st;
+        memset(table, 0, n_table * sizeof(*table));
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t at = hash_row(dfa, group, i) & (n_table - 1);
+            while (table[at] && !rows_equal(dfa, group, table[at] - 1, i))
+                at = (at + 1) & (n_table - 1);
+            if (!table[at]) {
+                table[at] = i + 1;
+                next[i] = (uint16_t)n_next++;
+            } else {
+                next[i] = next[table[at] - 1];
+            }
+        }
+        memcpy(group, next, n * sizeof(*next));
+        if (round > 0 && n_next == n_groups)
+            break;
+        n_groups = n_next;
+    }
+    return SL_OK;
+}
+
 sl_status sl__dfa_quote(sl__compiler *c, const sl__dfa *body, sl_arena *arena, sl__dfa *out) {
     sl__machine m = {.ctx = (void *)(uintptr_t)body,
                      .start = QUOTE_START,
@@ -322,7 +463,22 @@ sl_status sl__dfa_quote(sl__compiler *c, const sl__dfa *body, sl_arena *arena, s
     split_by(body, splits);
     splits['"'] = splits['"' + 1] = true;
     sl__classes_from_splits(splits, &m);
-    return sl__dfa_build(c, &m, arena, out);
+    size_t mark = sl_arena_mark(c->scratch);
+    sl_status st = sl__dfa_build(c, &m, arena, out);
+    if (st || !out->next)
+        return st;
+    uint8_t *flags = sl__take(c, arena, out->n_states, 1);
+    uint16_t *alike = flags ? sl__take(c, arena, out->n_states * sizeof(*alike), 2) : NULL;
+    if (!alike)
+        return SL_ERR_MEMORY;
+    memcpy(flags, out->flags, out->n_states);
+    st = mark_bodies(c, out, flags);
+    out->flags = flags;
+    if (!st)
+        st = find_alike(c, out, alike);
+    out->alike = alike;
+    sl__dfa_settle(c, mark, arena, out);
+    return st;
 }
 
 /* ---- determinizing ------------------------------------------------------------------------- */
@@ -393,20 +549,22 @@ static bool close_over(subsets *s, uint32_t state, bool at_start, bool at_end) {
 // The states of this round in ascending order, in reached[].
 static void sort_reached(subsets *s) {
     uint32_t n_states = s->nfa->states.n, *r = s->reached;
-    if (s->n_reached > 64) { // many: all states are looked at
-        s->c->n_steps += n_states / 4;
+    s->c->n_steps += s->n_reached;
+    if (s->n_reached > n_states / 32) { // many: all states are looked at
+        s->c->n_steps += n_states / 16;
         s->n_reached = 0;
         for (uint32_t i = 0; i < n_states; i++)
             if (s->marks[i] == s->round)
                 r[s->n_reached++] = i;
         return;
     }
-    for (uint32_t i = 1; i < s->n_reached; i++)
-        for (uint32_t k = i; k > 0 && r[k - 1] > r[k]; k--) {
-            uint32_t other = r[k];
-            r[k] = r[k - 1];
-            r[k - 1] = other;
-        }
+    for (uint32_t gap = s->n_reached > 16 ? 13 : 1; gap > 0; gap = gap > 4 ? 4 : gap > 1 ? 1 : 0)
+        for (uint32_t i = gap; i < s->n_reached; i++)
+            for (uint32_t k = i; k >= gap && r[k - gap] > r[k]; k -= gap) {
+                uint32_t other = r[k];
+                r[k] = r[k - gap];
+                r[k - gap] = other;
+            }
 }
 
 static sl_status rehash_sets(subsets *s, uint32_t n_table) {
@@ -521,7 +679,6 @@ sl_status sl__nfa_determinize(sl__compiler *c, sl__nfa *nfa, sl_arena *arena, sl
     st = intern(&s, true, &m.start);
     if (!st)
         st = sl__dfa_build(c, &m, arena, out);
-    if (arena != c->scratch)
-        sl_arena_reset(c->scratch, mark);
+    sl__dfa_settle(c, mark, arena, out);
     return st;
 }

@@ -325,7 +325,7 @@ static sl_status finish(sl__compiler *c, uint32_t root, sl_constraint **out) {
         n_dfa_bytes = dfa->n_states * dfa->n_classes;
         fold(&hash, dfa->class_of, 256);
         fold(&hash, dfa->next, n_dfa_bytes * sizeof(uint16_t));
-        fold(&hash, dfa->flags, dfa->n_states);
+        fold(&hash, dfa->flags, dfa->n_states); // and what is alike follows from these
     }
     fold(&hash, &root, sizeof(root));
     result->fingerprint = hash;

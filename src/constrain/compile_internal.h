@@ -61,6 +61,9 @@ typedef struct sl__machine {
  * NULL when nothing is accepted, or nothing that can be written with the vocabulary. */
 SL_MUST_USE sl_status sl__dfa_build(sl__compiler *c, const sl__machine *machine, sl_arena *arena,
                                     sl__dfa *out);
+/* Give back what scratch holds above the mark, except for the automaton when its arena is scratch: that
+ * is moved down to the mark. On error nothing but the mark counts. */
+void sl__dfa_settle(sl__compiler *c, size_t mark, const sl_arena *arena, sl__dfa *dfa);
 /* Make the classes: bytes are alike when all splits[] between them are false. splits[b]: b - 1 and b
  * are told apart. */
 void sl__classes_from_splits(const bool splits[257], sl__machine *machine);

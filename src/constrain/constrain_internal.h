@@ -16,8 +16,8 @@
  * their bytes; those of node i alone are first[i] .. first[i + 1] - 1, those of it and all below it
  * first[i] .. first[skip] - 1. Node 0 is the root and has no byte. */
 typedef struct sl__trie_node {
-    uint32_t skip_byte; /* skip << 8 | byte */
-    uint32_t first;
+    uint32_t skip_byte;   /* skip << 8 | byte */
+    uint32_t first_depth; /* first << 8 | depth: 1 below the root */
 } sl__trie_node;
 
 typedef struct sl__trie {
@@ -28,6 +28,9 @@ typedef struct sl__trie {
 
 static inline uint32_t sl__trie_skip(const sl__trie *trie, uint32_t node) {
     return trie->nodes[node].skip_byte >> 8;
+}
+static inline uint32_t sl__trie_first(const sl__trie *trie, uint32_t node) {
+    return trie->nodes[node].first_depth >> 8;
 }
 static inline uint8_t sl__trie_byte(const sl__trie *trie, uint32_t node) {
     return (uint8_t)trie->nodes[node].skip_byte;
@@ -53,6 +56,8 @@ enum {
     SL__STR_3,
     SL__STR_E0, /* the first of them is restricted */
     SL__STR_ED,
+    SL__STR_E2,
+    SL__STR_E280,
     SL__STR_F0,
     SL__STR_F4,
     SL__STR_N,
@@ -69,10 +74,12 @@ struct sl_vocab {
     bool string_live[SL__STR_N]; /* the string can be finished with tokens of one byte */
     sl__trie all;
     sl__trie closing;      /* tokens that reach a closing quote from SL__STR_BODY */
+    sl__trie odd;          /* tokens of inside, below, that are not in plain */
     uint32_t *rank_of;     /* [n_vocab], SL__NONE for ids that are no text */
     uint8_t *n_characters; /* [n_vocab] that begin in a token of inside; 255 for others */
     uint32_t *inside;      /* mask: tokens that stay in a string from SL__STR_BODY */
     uint32_t *inside_key;  /* the same without escapes */
+    uint32_t *plain;       /* of these, short ones (SL__ALIKE_BYTES) without U+2028 and U+2029 */
 };
 
 /* The bytes of the token with this rank, from the trie. */
@@ -83,14 +90,21 @@ size_t sl__vocab_bytes(const sl_vocab *vocab, uint32_t rank, uint8_t out[SL_VOCA
 /* A deterministic automaton over bytes. State 0 is the start; every state leads to acceptance. */
 #define SL__DFA_DEAD UINT16_MAX
 #define SL__DFA_ACCEPT 1u
-#define SL__DFA_MORE 2u /* some byte leads on */
-#define SL__DFA_LIVE 4u /* acceptance is reached with bytes that have a token of their own */
+#define SL__DFA_MORE 2u   /* some byte leads on */
+#define SL__DFA_LIVE 4u   /* acceptance is reached with bytes that have a token of their own */
+#define SL__DFA_BODY 8u   /* in a string, between two characters */
+#define SL__DFA_PLAIN 16u /* and all texts of sl_vocab.plain are allowed */
 typedef struct sl__dfa {
     uint32_t n_states, n_classes;
     const uint8_t *class_of; /* [256] */
     const uint16_t *next;    /* [n_states][n_classes] */
     const uint8_t *flags;    /* [n_states] */
+    /* [n_states]: states with the same value allow the same texts of up to SL__ALIKE_BYTES, so that
+     * counting up to a limit far away does not make all masks different. */
+    const uint16_t *alike;
 } sl__dfa;
+
+#define SL__ALIKE_BYTES 32
 
 typedef enum sl__alt_kind {
     SL__ALT_DFA,

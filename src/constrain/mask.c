@@ -109,7 +109,7 @@ static void walk(const sl_constraint *c, sl_constraint_work *work, const sl__tri
             continue;
         }
         levels[++depth].end = skip;
-        uint32_t first = trie->nodes[node].first, last = trie->nodes[++node].first;
+        uint32_t first = sl__trie_first(trie, node), last = sl__trie_first(trie, ++node);
         if (first < last && is_live_level(c, work, &levels[depth]))
             for (uint32_t rank = first; rank < last; rank++)
                 bits[trie->ids[rank] / 32] |= 1u << trie->ids[rank] % 32;
@@ -134,28 +134,32 @@ static void add_mask(uint32_t *bits, const uint32_t *more, size_t n_words) {
         bits[i] |= more[i];
 }
 
-static void mask_thread(const sl_constraint *c, sl_constraint_work *work,
-                        const sl__ctr_thread *thread, uint32_t *bits) {
-    const sl_vocab *vocab = c->vocab;
-    size_t n_words = SL_CONSTRAINT_MASK_WORDS(vocab->n_vocab);
-    if (sl__is_complete(c, thread))
-        for (uint32_t i = 0; i < vocab->n_end; i++)
-            bits[vocab->end_ids[i] / 32] |= 1u << vocab->end_ids[i] % 32;
-    if (thread->mode == SL__MODE_DONE)
-        return;
-    const sl__trie *trie = &vocab->all;
-    if (thread->mode == SL__MODE_STRING && thread->state == SL__STR_BODY) {
-        uint32_t max = c->alts[thread->leaf].max;
-        if (max == SL__NONE || max - thread->count >= SL_VOCAB_TOKEN_BYTES_MAX)
-            add_mask(bits, vocab->inside, n_words);
-        else
-            add_short(vocab, max - thread->count, bits);
-        trie = &vocab->closing;
-    } else if (thread->mode == SL__MODE_OTHER_KEY && thread->state == SL__STR_BODY) {
-        add_mask(bits, vocab->inside_key, n_words);
-        trie = &vocab->closing;
+/* Tokens that stay inside a string with an automaton: the walk with nothing but its states. What
+ * closes the string is left out. */
+static void walk_inside(const sl_constraint *c, const sl__dfa *dfa, uint32_t state,
+                        const sl__trie *trie, uint32_t *bits) {
+    uint32_t rows[SL_VOCAB_TOKEN_BYTES_MAX + 1], n_classes = dfa->n_classes;
+    bool all_bytes = c->vocab->has_all_bytes;
+    const sl__trie_node *nodes = trie->nodes;
+    rows[0] = state;
+    for (uint32_t node = 1; node < trie->n_nodes;) {
+        const sl__trie_node at = nodes[node];
+        uint32_t depth = at.first_depth & 0xff;
+        uint32_t next = dfa->next[rows[depth - 1] * n_classes + dfa->class_of[at.skip_byte & 0xff]];
+        if (next == SL__DFA_DEAD || !(dfa->flags[next] & SL__DFA_MORE)) {
+            node = at.skip_byte >> 8;
+            continue;
+        }
+        rows[depth] = next;
+        uint32_t first = at.first_depth >> 8, last = nodes[++node].first_depth >> 8;
+        if (all_bytes || dfa->flags[next] & SL__DFA_LIVE)
+            for (; first < last; first++)
+                bits[trie->ids[first] / 32] |= 1u << trie->ids[first] % 32;
     }
-    walk(c, work, trie, thread, bits);
+}
+
+static bool is_body(const sl_constraint *c, const sl__ctr_thread *t) {
+    return t->mode == SL__MODE_DFA && (c->dfas[t->leaf].flags[t->state] & SL__DFA_BODY);
 }
 
 /* ---- masks that were computed before -------------------------------------------------------- */
@@ -204,12 +208,93 @@ static sl__cached *find_cached(sl_constraint_work *work, const uint64_t key[2]) 
     return oldest;
 }
 
-/* Hashes of keys and counts of characters differ at every token: their masks would only push out
- * others, and are quick. */
+// The mask with this key; *fresh: it is new, and cleared.
+static uint32_t *cached_mask(sl_constraint_work *work, size_t n_words, const uint64_t key[2],
+                             bool *fresh) {
+    sl__cached *entry = find_cached(work, key);
+    uint32_t *mask = work->cached_bits + (size_t)(entry - work->cached) * n_words;
+    *fresh = !entry->used;
+    if (*fresh)
+        memset(mask, 0, n_words * sizeof(*mask));
+    entry->key[0] = key[0];
+    entry->key[1] = key[1];
+    entry->used = ++work->clock;
+    return mask;
+}
+
+/* ---- the parts of a mask ------------------------------------------------------------------- */
+
+static void mask_body(const sl_constraint *c, sl_constraint_work *work, const sl__ctr_thread *t,
+                      uint32_t *bits) {
+    const sl__dfa *dfa = &c->dfas[t->leaf];
+    const sl_vocab *vocab = c->vocab;
+    size_t n_words = SL_CONSTRAINT_MASK_WORDS(vocab->n_vocab);
+    if (dfa->flags[t->state] & SL__DFA_PLAIN) {
+        add_mask(bits, vocab->plain, n_words);
+        walk_inside(c, dfa, t->state, &vocab->odd, bits);
+        return;
+    }
+    if (work->n_cached == 0) {
+        walk_inside(c, dfa, t->state, &vocab->all, bits);
+        return;
+    }
+    // Of states that are alike one mask serves all, as far as plain tokens go, which are short.
+    uint64_t key[2] = {c->fingerprint, t->leaf};
+    bool fresh;
+    mix(key, 1ull << 32 | dfa->alike[t->state]);
+    uint32_t *mask = cached_mask(work, n_words, key, &fresh);
+    if (fresh) {
+        walk_inside(c, dfa, t->state, &vocab->all, mask);
+        for (size_t i = 0; i < n_words; i++)
+            mask[i] &= vocab->plain[i];
+    }
+    add_mask(bits, mask, n_words);
+    walk_inside(c, dfa, t->state, &vocab->odd, bits);
+}
+
+/* The part of a thread's mask that depends on nothing around it: tokens that stay inside a string. What
+ * remains is in the trie that is returned. */
+static const sl__trie *mask_inside(const sl_constraint *c, sl_constraint_work *work,
+                                   const sl__ctr_thread *t, uint32_t *bits) {
+    const sl_vocab *vocab = c->vocab;
+    size_t n_words = SL_CONSTRAINT_MASK_WORDS(vocab->n_vocab);
+    if (t->mode == SL__MODE_STRING && t->state == SL__STR_BODY) {
+        uint32_t max = c->alts[t->leaf].max;
+        if (max == SL__NONE || max - t->count >= SL_VOCAB_TOKEN_BYTES_MAX)
+            add_mask(bits, vocab->inside, n_words);
+        else
+            add_short(vocab, max - t->count, bits);
+        return &vocab->closing;
+    }
+    if (t->mode == SL__MODE_OTHER_KEY && t->state == SL__STR_BODY) {
+        add_mask(bits, vocab->inside_key, n_words);
+        return &vocab->closing;
+    }
+    if (is_body(c, t)) {
+        mask_body(c, work, t, bits);
+        return &vocab->closing;
+    }
+    return &vocab->all;
+}
+
+static void mask_thread(const sl_constraint *c, sl_constraint_work *work, const sl__ctr_thread *t,
+                        uint32_t *bits) {
+    const sl_vocab *vocab = c->vocab;
+    if (sl__is_complete(c, t))
+        for (uint32_t i = 0; i < vocab->n_end; i++)
+            bits[vocab->end_ids[i] / 32] |= 1u << vocab->end_ids[i] % 32;
+    if (t->mode != SL__MODE_DONE)
+        walk(c, work, mask_inside(c, work, t, bits), t, bits);
+}
+
+/* ---- the whole mask ---------------------------------------------------------------------- */
+
+/* Inside a string the parts are quick, and what is around it makes many masks of one. Elsewhere the
+ * whole mask is kept. */
 static bool is_cached(const sl_constraint *c, const sl_constraint_work *work,
                       const sl__ctr_thread *t) {
-    return work->n_cached > 0 && t->mode != SL__MODE_DONE && t->mode != SL__MODE_OTHER_KEY &&
-           !(t->mode == SL__MODE_STRING && c->alts[t->leaf].max != SL__NONE);
+    bool in_string = (t->mode == SL__MODE_STRING || t->mode == SL__MODE_OTHER_KEY);
+    return work->n_cached > 0 && t->mode != SL__MODE_DONE && !in_string && !is_body(c, t);
 }
 
 void sl_constraint_mask(const sl_constraint *c, const sl_constraint_state *state,
@@ -224,16 +309,11 @@ void sl_constraint_mask(const sl_constraint *c, const sl_constraint_state *state
             continue;
         }
         uint64_t key[2];
+        bool fresh;
         key_of(c, &work->pools, t, key);
-        sl__cached *entry = find_cached(work, key);
-        uint32_t *mask = work->cached_bits + (size_t)(entry - work->cached) * n_words;
-        if (!entry->used) {
-            memset(mask, 0, n_words * sizeof(*mask));
+        uint32_t *mask = cached_mask(work, n_words, key, &fresh);
+        if (fresh)
             mask_thread(c, work, t, mask);
-            entry->key[0] = key[0];
-            entry->key[1] = key[1];
-        }
-        entry->used = ++work->clock;
         add_mask(bits, mask, n_words);
     }
 }

@@ -582,6 +582,19 @@ static sl_status add_node(sl__compiler *c, sl__nfa *nfa, const node *at, uint32_
     return st;
 }
 
+// Every way through begins with ^: what is before the pattern need not be tried.
+static bool is_anchored(const node *choice) {
+    for (const node *sequence = choice->child; sequence; sequence = sequence->before) {
+        const node *first = sequence->child;
+        while (first && first->before)
+            first = first->before;
+        if (!first ||
+            !(first->kind == NODE_BEGIN || (first->kind == NODE_CHOICE && is_anchored(first))))
+            return false;
+    }
+    return true;
+}
+
 // Any text, then the pattern, then any text.
 static sl_status add_search(sl__compiler *c, sl__nfa *nfa, const node *pattern) {
     static const range any = {0, CODE_POINT_MAX};
@@ -597,8 +610,10 @@ static sl_status add_search(sl__compiler *c, sl__nfa *nfa, const node *pattern) 
     ((sl__nfa_state *)nfa->states.data)[rest].a = inner;
     nfa->rest = rest;
     st = add_node(c, nfa, pattern, rest, &found);
-    if (!st)
-        st = add_state(c, nfa, SL__NFA_SPLIT, 0, 0, SL__NONE, found, &start);
+    nfa->start = found;
+    if (st || is_anchored(pattern))
+        return st;
+    st = add_state(c, nfa, SL__NFA_SPLIT, 0, 0, SL__NONE, found, &start);
     if (!st)
         st = add_class(c, nfa, &any, 1, start, &inner);
     if (!st)
@@ -610,6 +625,7 @@ static sl_status add_search(sl__compiler *c, sl__nfa *nfa, const node *pattern) 
 sl_status sl__pattern_build(sl__compiler *c, const char *pattern, size_t len, sl_arena *arena,
                             sl__dfa *out) {
     size_t mark = sl_arena_mark(c->scratch);
+    memset(out, 0, sizeof(*out));
     sl__nfa nfa = {.rest = SL__NONE};
     node *root = NULL;
     parser p = {.c = c,
@@ -623,8 +639,7 @@ sl_status sl__pattern_build(sl__compiler *c, const char *pattern, size_t len, sl
         st = add_search(c, &nfa, root);
     if (!st)
         st = sl__nfa_determinize(c, &nfa, arena, out);
-    if (arena != c->scratch)
-        sl_arena_reset(c->scratch, mark);
+    sl__dfa_settle(c, mark, arena, out);
     return st;
 }
 

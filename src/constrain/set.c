@@ -376,6 +376,7 @@ sl_status sl__strings_build(sl__compiler *c, const sl__set *set, const sl__strin
     sl__dfa body = {0}, other;
     bool has = false;
     sl_status st = SL_OK;
+    memset(out, 0, sizeof(*out));
     for (uint32_t i = 0; !st && i < set->n; i++) {
         const sl_json *schema = c->at = sl__set_schema(set, i);
         const sl_json *pattern = sl_json_member(schema, "pattern");
@@ -402,8 +403,7 @@ sl_status sl__strings_build(sl__compiler *c, const sl__set *set, const sl__strin
     c->keyword = NULL;
     if (!st)
         st = sl__dfa_quote(c, &body, arena, out);
-    if (arena != c->scratch)
-        sl_arena_reset(c->scratch, mark);
+    sl__dfa_settle(c, mark, arena, out);
     return st;
 }
 

@@ -87,26 +87,28 @@ static uint64_t count_nodes(const sl_vocab_source *source, const uint32_t *ids, 
     return nodes;
 }
 
-static void fill_trie(const sl_vocab_source *source, sl__trie *trie) {
+static void fill_trie(const sl_vocab_source *source, const uint32_t *ids, sl__trie *trie) {
     uint32_t open[SL_VOCAB_TOKEN_BYTES_MAX + 1] = {0}, n = 1;
     token before = {0};
     size_t depth = 0;
-    trie->nodes[0] = (sl__trie_node){.skip_byte = 0, .first = 0};
+    memcpy(trie->ids, ids, trie->n_tokens * sizeof(*ids));
+    trie->nodes[0] = (sl__trie_node){.skip_byte = 0};
     for (uint32_t i = 0; i < trie->n_tokens; i++) {
         const token t = token_of(source, trie->ids[i]);
         size_t common = common_prefix(before, t);
         while (depth > common)
             trie->nodes[open[depth--]].skip_byte |= n << 8;
         while (depth < t.len) {
-            trie->nodes[n] = (sl__trie_node){.skip_byte = t.bytes[depth], .first = i};
-            open[++depth] = n++;
+            trie->nodes[n].skip_byte = t.bytes[depth];
+            trie->nodes[n].first_depth = i << 8 | (uint32_t)++depth;
+            open[depth] = n++;
         }
         before = t;
     }
     while (depth > 0)
         trie->nodes[open[depth--]].skip_byte |= n << 8;
     trie->nodes[0].skip_byte |= n << 8;
-    trie->nodes[n] = (sl__trie_node){.skip_byte = n << 8, .first = trie->n_tokens};
+    trie->nodes[n] = (sl__trie_node){.skip_byte = n << 8, .first_depth = trie->n_tokens << 8};
 }
 
 /* ---- strings ------------------------------------------------------------------------------- */
@@ -131,6 +133,7 @@ static void fill_string_table(uint8_t next[SL__STR_N][256]) {
     set(body, 0xc2, 0xdf, SL__STR_1);
     set(body, 0xe1, 0xef, SL__STR_2);
     body[0xe0] = SL__STR_E0;
+    body[0xe2] = SL__STR_E2;
     body[0xed] = SL__STR_ED;
     set(body, 0xf1, 0xf3, SL__STR_3);
     body[0xf0] = SL__STR_F0;
@@ -158,6 +161,9 @@ static void fill_string_table(uint8_t next[SL__STR_N][256]) {
     set(next[SL__STR_2], 0x80, 0xbf, SL__STR_1);
     set(next[SL__STR_3], 0x80, 0xbf, SL__STR_2);
     set(next[SL__STR_E0], 0xa0, 0xbf, SL__STR_1);
+    set(next[SL__STR_E2], 0x81, 0xbf, SL__STR_1);
+    next[SL__STR_E2][0x80] = SL__STR_E280;
+    set(next[SL__STR_E280], 0x80, 0xbf, SL__STR_BODY);
     set(next[SL__STR_ED], 0x80, 0x9f, SL__STR_1);
     set(next[SL__STR_F0], 0x90, 0xbf, SL__STR_2);
     set(next[SL__STR_F4], 0x80, 0x8f, SL__STR_2);
@@ -177,21 +183,30 @@ static void find_live_strings(sl_vocab *vocab) {
     }
 }
 
-static bool closes(uint8_t next[SL__STR_N][256], token t) {
+// Where a string stands after a token that begins between two characters.
+static uint8_t string_after(uint8_t next[SL__STR_N][256], token t) {
     uint8_t state = SL__STR_BODY;
     for (size_t i = 0; i < t.len && state < SL__STR_N; i++)
         state = next[state][t.bytes[i]];
-    return state == SL__STR_CLOSE;
+    return state;
+}
+
+/* Escapes have a restricted spelling where there is an automaton, and patterns often leave out the two
+ * line separators beyond ASCII: tokens without them are known to fit in many more places. */
+static bool is_plain(token t) {
+    for (size_t i = 0; i < t.len; i++)
+        if (t.bytes[i] == '\\' || (i + 2 < t.len && t.bytes[i] == 0xe2 && t.bytes[i + 1] == 0x80 &&
+                                   (t.bytes[i + 2] & 0xfe) == 0xa8))
+            return false;
+    return t.len <= SL__ALIKE_BYTES;
 }
 
 // Remember a token that stays inside a string when it begins between two characters of it.
 static void note_inside(sl_vocab *vocab, uint32_t id, token t) {
     uint8_t state = SL__STR_BODY;
-    uint32_t n_characters = 0;
-    bool escapes = false;
+    uint32_t n_characters = 0, bit = 1u << id % 32;
     for (size_t i = 0; i < t.len; i++) {
         n_characters += state == SL__STR_BODY;
-        escapes |= t.bytes[i] == '\\';
         state = vocab->string_next[state][t.bytes[i]];
         if (state >= SL__STR_N)
             return;
@@ -199,16 +214,18 @@ static void note_inside(sl_vocab *vocab, uint32_t id, token t) {
     if (!vocab->string_live[state])
         return;
     vocab->n_characters[id] = (uint8_t)n_characters;
-    vocab->inside[id / 32] |= 1u << id % 32;
-    if (!escapes)
-        vocab->inside_key[id / 32] |= 1u << id % 32;
+    vocab->inside[id / 32] |= bit;
+    if (!memchr(t.bytes, '\\', t.len))
+        vocab->inside_key[id / 32] |= bit;
+    if (is_plain(t))
+        vocab->plain[id / 32] |= bit;
 }
 
 /* ---- sizes and building -------------------------------------------------------------------- */
 
 typedef struct layout {
-    uint32_t n_tokens, n_closing;
-    uint64_t n_nodes, n_closing_nodes;
+    uint32_t n_tokens, n_closing, n_odd;
+    uint64_t n_nodes, n_closing_nodes, n_odd_nodes;
     uint64_t bytes;
 } layout;
 
@@ -229,27 +246,37 @@ static sl_status check_source(const sl_vocab_source *source, sl_error *err) {
 #define PIECE_ALIGN 16
 #define PIECE(bytes) SL_ALIGN_UP((uint64_t)(bytes), PIECE_ALIGN)
 
+static uint64_t trie_bytes(uint64_t n_nodes, uint64_t n_tokens) {
+    return PIECE((n_nodes + 1) * sizeof(sl__trie_node)) + PIECE(n_tokens * sizeof(uint32_t));
+}
+
 /* ids has room as for sorted_ids(), and holds afterwards the sorted ids and then, from n_vocab on, those
- * of tokens that close strings. */
+ * of tokens that close strings and of odd ones that stay inside. */
 static sl_status measure(const sl_vocab_source *source, uint32_t *ids, layout *l, sl_error *err) {
     uint8_t next[SL__STR_N][256];
-    uint32_t *closing = ids + source->n_vocab;
+    uint32_t *closing = ids + source->n_vocab, *odd;
     memset(l, 0, sizeof(*l));
     fill_string_table(next);
     l->n_tokens = sorted_ids(source, ids);
     for (uint32_t i = 0; i < l->n_tokens; i++)
-        if (closes(next, token_of(source, ids[i])))
+        if (string_after(next, token_of(source, ids[i])) == SL__STR_CLOSE)
             closing[l->n_closing++] = ids[i];
+    odd = closing + l->n_closing;
+    for (uint32_t i = 0; i < l->n_tokens; i++) {
+        const token t = token_of(source, ids[i]);
+        if (!is_plain(t) && string_after(next, t) < SL__STR_N)
+            odd[l->n_odd++] = ids[i];
+    }
     l->n_nodes = count_nodes(source, ids, l->n_tokens);
     l->n_closing_nodes = count_nodes(source, closing, l->n_closing);
+    l->n_odd_nodes = count_nodes(source, odd, l->n_odd);
     if (l->n_nodes >= 1u << 24)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the vocabulary's trie has %llu nodes, at most %u",
                        (unsigned long long)l->n_nodes, (1u << 24) - 1);
     uint64_t words = SL_CONSTRAINT_MASK_WORDS(source->n_vocab);
-    l->bytes = PIECE(sizeof(sl_vocab)) + PIECE((l->n_nodes + 1) * sizeof(sl__trie_node)) +
-               PIECE((l->n_closing_nodes + 1) * sizeof(sl__trie_node)) +
-               PIECE((uint64_t)l->n_tokens * 4) + PIECE((uint64_t)l->n_closing * 4) +
-               PIECE((uint64_t)source->n_vocab * 4) + PIECE(source->n_vocab) + 2 * PIECE(words * 4);
+    l->bytes = PIECE(sizeof(sl_vocab)) + trie_bytes(l->n_nodes, l->n_tokens) +
+               trie_bytes(l->n_closing_nodes, l->n_closing) + trie_bytes(l->n_odd_nodes, l->n_odd) +
+               PIECE((uint64_t)source->n_vocab * 4) + PIECE(source->n_vocab) + 3 * PIECE(words * 4);
     return SL_OK;
 }
 
@@ -281,26 +308,30 @@ static void *piece(uint8_t **at, uint64_t bytes) {
     return p;
 }
 
+static void place_trie(sl__trie *trie, uint64_t n_nodes, uint32_t n_tokens, uint8_t **at) {
+    trie->n_nodes = (uint32_t)n_nodes;
+    trie->n_tokens = n_tokens;
+    trie->nodes = piece(at, (n_nodes + 1) * sizeof(sl__trie_node));
+    trie->ids = piece(at, (uint64_t)n_tokens * sizeof(uint32_t));
+}
+
 static void place(sl_vocab *vocab, uint32_t n_vocab, uint8_t *at, const layout *l) {
     uint64_t words = SL_CONSTRAINT_MASK_WORDS(n_vocab);
     (void)piece(&at, sizeof(*vocab));
     memset(vocab, 0, sizeof(*vocab));
-    vocab->all.n_nodes = (uint32_t)l->n_nodes;
-    vocab->all.n_tokens = l->n_tokens;
-    vocab->all.nodes = piece(&at, (l->n_nodes + 1) * sizeof(sl__trie_node));
-    vocab->closing.n_nodes = (uint32_t)l->n_closing_nodes;
-    vocab->closing.n_tokens = l->n_closing;
-    vocab->closing.nodes = piece(&at, (l->n_closing_nodes + 1) * sizeof(sl__trie_node));
-    vocab->all.ids = piece(&at, (uint64_t)l->n_tokens * 4);
-    vocab->closing.ids = piece(&at, (uint64_t)l->n_closing * 4);
+    place_trie(&vocab->all, l->n_nodes, l->n_tokens, &at);
+    place_trie(&vocab->closing, l->n_closing_nodes, l->n_closing, &at);
+    place_trie(&vocab->odd, l->n_odd_nodes, l->n_odd, &at);
     vocab->rank_of = piece(&at, (uint64_t)n_vocab * 4);
     vocab->n_characters = piece(&at, n_vocab);
     vocab->inside = piece(&at, words * 4);
     vocab->inside_key = piece(&at, words * 4);
+    vocab->plain = piece(&at, words * 4);
     memset(vocab->rank_of, 0xff, (size_t)n_vocab * 4);
     memset(vocab->n_characters, 0xff, n_vocab);
     memset(vocab->inside, 0, words * 4);
     memset(vocab->inside_key, 0, words * 4);
+    memset(vocab->plain, 0, words * 4);
 }
 
 static sl_status check_bytes(sl_vocab *vocab, sl_error *err) {
@@ -330,10 +361,10 @@ static void fill(const sl_vocab_source *source, const uint32_t *ids, const layou
     find_live_strings(vocab);
     for (uint32_t i = 0; i < l->n_tokens; i++)
         note_inside(vocab, ids[i], token_of(source, ids[i]));
-    memcpy(vocab->all.ids, ids, l->n_tokens * sizeof(*ids));
-    memcpy(vocab->closing.ids, ids + source->n_vocab, l->n_closing * sizeof(*ids));
-    fill_trie(source, &vocab->all);
-    fill_trie(source, &vocab->closing);
+    const uint32_t *closing = ids + source->n_vocab;
+    fill_trie(source, ids, &vocab->all);
+    fill_trie(source, closing, &vocab->closing);
+    fill_trie(source, closing + l->n_closing, &vocab->odd);
 }
 
 static sl_status build(const sl_vocab_source *source, uint32_t *ids, sl_arena *arena,
@@ -380,9 +411,9 @@ size_t sl__vocab_bytes(const sl_vocab *vocab, uint32_t rank,
     const sl__trie *trie = &vocab->all;
     uint32_t node = 0;
     size_t len = 0;
-    while (rank >= trie->nodes[node + 1].first) { // not among the tokens of this node itself
+    while (rank >= sl__trie_first(trie, node + 1)) { // not among the tokens of this node itself
         node++;
-        for (uint32_t skip = sl__trie_skip(trie, node); rank >= trie->nodes[skip].first;
+        for (uint32_t skip = sl__trie_skip(trie, node); rank >= sl__trie_first(trie, skip);
              skip = sl__trie_skip(trie, node))
             node = skip;
         out[len++] = sl__trie_byte(trie, node);
