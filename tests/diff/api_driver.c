@@ -149,7 +149,7 @@ static int status_of(sl_api_dialect dialect, const char *body, size_t len, const
 }
 
 /* api_driver schema: lines of a schema, a tab and a value; a line of the check's status for each. */
-static int check_schemas(char *block) {
+static void check_schemas(char *block) {
     static char line[1 << 16];
     while (fgets(line, sizeof(line), stdin)) {
         char *tab = strchr(line, '\t');
@@ -161,45 +161,29 @@ static int check_schemas(char *block) {
         printf("%d\n", (int)sl_schema_check_text(line, (size_t)(tab - line), tab + 1,
                                                  strlen(tab + 1), &arena, &err));
     }
-    return 0;
 }
 
-int main(int argc, char **argv) {
-    static const char *const names[] = {"chat", "completions", "responses", "messages", "count"};
-    char *input = malloc(INPUT_MAX + 1), *body, *block = malloc(BLOCK_BYTES);
+// One request of a dialect, from standard input.
+static void serve(sl_api_dialect dialect, char *input, char *block) {
     sl_buf out, line;
     sl_arena arena;
     sl_json *events;
     sl_error cause;
     sl_api_request req = {0};
     sl_api_error err = {0};
-    unsigned dialect = 0;
-    sl_buf_init(&out);
-    sl_buf_init(&line);
-    if (!input || !block || argc != 2)
-        die("api_driver DIALECT < input");
-    while (dialect < SL_COUNT(names) && strcmp(argv[1], names[dialect]) != 0)
-        dialect++;
-    if (strcmp(argv[1], "schema") == 0)
-        return check_schemas(block);
-    if (strcmp(argv[1], "models") == 0) {
-        static const char *const models[] = {"demo", "other"};
-        sl_api_write_models(&out, models, 2, 1700000000, 4096);
-        printf("{\"status\": 200}\n%s", out.data);
-        return 0;
-    }
-    if (dialect == SL_COUNT(names))
-        die("unknown dialect");
+    char *body;
     size_t n = fread(input, 1, INPUT_MAX, stdin);
     input[n] = '\0';
     size_t len = strtoul(input, &body, 10);
     if (*body++ != '\n' || len > n - (size_t)(body - input))
         die("no length");
+    sl_buf_init(&out);
+    sl_buf_init(&line);
     sl_arena_init(&arena, "request", block, BLOCK_BYTES);
     const char *script = body + len;
     if (sl_json_parse(script, n - (size_t)(script - input), &arena, &events, &cause))
         die(cause.message);
-    int status = status_of((sl_api_dialect)dialect, body, len, events, &arena, &req, &err, &out);
+    int status = status_of(dialect, body, len, events, &arena, &req, &err, &out);
     sl_buf_printf(&line, "{\"status\":%d,\"stream\":%s,\"n_ignored\":%zu,\"render\":", status,
                   req.stream ? "true" : "false", req.n_ignored);
     sl_api_add_string(&line, req.render.text ? req.render.text : "", req.render.len);
@@ -211,6 +195,33 @@ int main(int argc, char **argv) {
     fwrite(out.data, 1, out.len, stdout);
     sl_buf_deinit(&line);
     sl_buf_deinit(&out);
+}
+
+static void list_models(void) {
+    static const char *const models[] = {"demo", "other"};
+    sl_buf out;
+    sl_buf_init(&out);
+    sl_api_write_models(&out, models, 2, 1700000000, 4096);
+    printf("{\"status\": 200}\n%s", out.data);
+    sl_buf_deinit(&out);
+}
+
+int main(int argc, char **argv) {
+    static const char *const names[] = {"chat", "completions", "responses", "messages", "count"};
+    char *input = malloc(INPUT_MAX + 1), *block = malloc(BLOCK_BYTES);
+    unsigned dialect = 0;
+    if (!input || !block || argc != 2)
+        die("api_driver DIALECT < input");
+    while (dialect < SL_COUNT(names) && strcmp(argv[1], names[dialect]) != 0)
+        dialect++;
+    if (dialect < SL_COUNT(names))
+        serve((sl_api_dialect)dialect, input, block);
+    else if (strcmp(argv[1], "schema") == 0)
+        check_schemas(block);
+    else if (strcmp(argv[1], "models") == 0)
+        list_models();
+    else
+        die("unknown dialect");
     free(input);
     free(block);
     return 0;
