@@ -61,6 +61,12 @@ void sl_mem_trim(void) {
 #endif
 }
 
+void sl_mem_one_heap(void) {
+#ifdef __GLIBC__
+    (void)mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 #define HUGE_PAGE ((size_t)2 * SL_MIB)
 #define HUGE_TRIAL (32 * HUGE_PAGE)
 #define HUGE_TRIAL_SECONDS 0.064 // about 1 GiB/s: small pages are filled at twice that

@@ -23,6 +23,8 @@ SL_MUST_USE void *sl_mem_realloc(void *block, size_t bytes);
 void sl_mem_free(void *block);
 /* Give free heap back to the system, as far as it can be. */
 void sl_mem_trim(void);
+/* One heap for all threads, from now on: the C library otherwise makes more of them, each of which takes memory of its own. */
+void sl_mem_one_heap(void);
 
 void sl_seal_enter(void);
 void sl_seal_leave(void);

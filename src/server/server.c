@@ -107,16 +107,28 @@ static sl_status open_engine(sl_server *s, const sl_progress *progress, sl_error
     return sl_session_open(s->engine, &s->session, err);
 }
 
+/* Listen, and shut the process in: files before anything from outside is read, calls once everything stands. */
 static sl_status start(sl_server *s, sl_error *err) {
+    const sl_sandbox_options walls = {.may_listen = true, .port = s->options.port};
     sl_http_options http = s->sizes.http;
+    bool shut = !s->options.no_sandbox;
     sl_status st;
     sl__routes_init(s, &http);
+    if (shut && (st = sl_sandbox_files(&walls, &s->walls, err)))
+        return st;
     if ((st = sl_thread_start(&s->worker, "sl-worker", &s->arena, SL_SERVER_STACK_BYTES,
                               sl__worker_main, s, err)) ||
         (st = sl_thread_start(&s->watcher, "sl-watcher", &s->arena, SL_SERVER_WATCHER_STACK_BYTES,
                               sl__watcher_main, s, err)))
         return st;
-    return sl_http_start(&http, &s->arena, &s->http, err);
+    if ((st = sl_http_start(&http, &s->arena, &s->http, err)) ||
+        (shut && (st = sl_sandbox_calls(&walls, &s->walls, err))))
+        return st;
+    if (shut)
+        sl_sandbox_describe(&s->walls, s->sandbox, sizeof(s->sandbox));
+    else
+        (void)snprintf(s->sandbox, sizeof(s->sandbox), "off");
+    return SL_OK;
 }
 
 static void choose_name(sl_server *s) {
@@ -137,12 +149,12 @@ static void choose_name(sl_server *s) {
 sl_status sl_server_open(const sl_server_options *options, const sl_progress *progress,
                          sl_server **out, sl_error *err) {
     *out = NULL;
+    sl_mem_one_heap(); // HTTP's thread allocates a little for each connection
     sl_server *s = sl_mem_calloc(1, sizeof(*s));
     if (!s)
         return sl_fail(err, SL_ERR_MEMORY, "no memory for the server");
     s->options = *options;
     s->started = sl_unix_time();
-    s->sandbox = "";
     (void)pthread_mutex_init(&s->mutex, NULL);
     (void)pthread_cond_init(&s->has_work, NULL);
     (void)pthread_cond_init(&s->has_ended, NULL);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/sandbox.h"
 #include "base/thread.h"
 #include "constrain/constrain.h"
 #include "server/api_format.h"
@@ -62,7 +63,8 @@ struct sl_server {
     char name[256];
     int64_t started; /* seconds since 1970 */
     sl_arena arena;
-    const char *sandbox;
+    sl_sandbox_report walls;
+    char sandbox[256]; /* what they are, in words */
 
     /* Set before the threads start; then of the worker, which runs the engine. Telemetry may be read by any. */
     sl_engine *engine;
