@@ -20,7 +20,8 @@ typedef struct sl_server_options {
     const char *name; /* what it is called in answers; NULL: the last part of the path */
     sl_engine_options
         engine; /* scope and mem_bytes included; server_bytes and snapshot_bytes are set here */
-    uint64_t snapshot_bytes; /* SL_SERVER_DEFAULT: a share of the budget; 0: none */
+    uint64_t
+        snapshot_bytes; /* SL_SERVER_DEFAULT: a share of the budget, less of a small one; 0: none */
 
     const char *host;                                        /* NULL: loopback */
     uint16_t port;                                           /* 0: the kernel chooses */

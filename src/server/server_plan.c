@@ -75,6 +75,20 @@ static void http_limits(const sl_server_options *o, uint64_t budget, uint64_t te
         small ? http->body_bytes_max + 64 * SL_KIB : SL_MAX(2 * http->body_bytes_max, 4 * SL_MIB);
 }
 
+/* A share of the budget, and no more than half of what the model itself leaves: otherwise snapshots that nobody asked
+ * for would make the smallest budget larger. */
+static uint64_t default_snapshots(const sl_server_options *o, uint64_t budget,
+                                  uint64_t server_bytes) {
+    sl_engine_options without = o->engine;
+    sl_plan_info plan;
+    without.mem_bytes = budget;
+    without.server_bytes = server_bytes;
+    without.snapshot_bytes = 0;
+    if (sl_plan(o->path, &without, false, &plan, NULL) != SL_OK)
+        return 0; // opening says why, with a plan that has none
+    return SL_MIN(budget / SNAPSHOT_SHARE, (budget - plan.smallest_bytes) / 2);
+}
+
 sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_error *err) {
     uint64_t budget = o->engine.mem_bytes ? o->engine.mem_bytes : sl_default_mem_bytes();
     uint64_t n_ctx = o->engine.n_ctx ? o->engine.n_ctx : 4096;
@@ -100,8 +114,9 @@ sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_er
     z->arena_bytes = SL_ALIGN_UP(z->arena_bytes, SL_PAGE);
     z->server_bytes = z->arena_bytes + rest + 2 * SL_THREAD_KERNEL_BYTES +
                       SL_ALIGN_UP(sizeof(sl_server), SL_PAGE);
-    z->snapshot_bytes =
-        o->snapshot_bytes == SL_SERVER_DEFAULT ? budget / SNAPSHOT_SHARE : o->snapshot_bytes;
+    z->snapshot_bytes = o->snapshot_bytes == SL_SERVER_DEFAULT
+                            ? default_snapshots(o, budget, z->server_bytes)
+                            : o->snapshot_bytes;
     return SL_OK;
 }
 
