@@ -186,7 +186,7 @@ sl_status sl__dfa_build(sl__compiler *c, const sl__machine *machine, sl_arena *a
     bool *live = reaches + x.states.n;
     memset(all, true, sizeof(all));
     for (unsigned b = 0; b < 256; b++)
-        single[machine->class_of[b]] |= c->vocab->has_byte[b];
+        single[machine->class_of[b]] |= !c->vocab || c->vocab->has_byte[b];
     st = find_reaching(&x, all, reaches);
     if (!st)
         st = find_reaching(&x, single, live);

@@ -51,8 +51,7 @@ sl_status sl__spend(sl__compiler *c, uint64_t steps) {
                       (unsigned long long)c->limits->n_steps_max);
 }
 
-// Write the JSON pointer of node, which is below at, into buf. Recursion as deep as the schema.
-static bool find_pointer(const sl_json *at, const sl_json *node, sl_buf *buf) {
+bool sl__find_pointer(const sl_json *at, const sl_json *node, sl_buf *buf) {
     size_t len = buf->len;
     uint32_t index = 0;
     if (at == node)
@@ -60,14 +59,17 @@ static bool find_pointer(const sl_json *at, const sl_json *node, sl_buf *buf) {
     for (const sl_json *child = at->child; child; child = child->next, index++) {
         if (at->type == SL_JSON_OBJECT) {
             sl_buf_add_char(buf, '/');
-            for (size_t i = 0; i < child->key_len; i++)
-                sl_buf_add_text(buf, child->key[i] == '~'   ? "~0"
-                                     : child->key[i] == '/' ? "~1"
-                                                            : (char[2]){child->key[i], 0});
+            for (size_t i = 0; i < child->key_len; i++) {
+                char c = child->key[i];
+                if ((unsigned char)c < ' ')
+                    sl_buf_printf(buf, "\\u%04x", (unsigned)c);
+                else
+                    sl_buf_add_text(buf, c == '~' ? "~0" : c == '/' ? "~1" : (char[2]){c, 0});
+            }
         } else {
             sl_buf_printf(buf, "/%u", index);
         }
-        if (find_pointer(child, node, buf))
+        if (sl__find_pointer(child, node, buf))
             return true;
         buf->len = len;
         buf->failed = false;
@@ -81,7 +83,7 @@ static sl_status complain(sl__compiler *c, sl_status status, const sl_json *sche
     sl_buf buf;
     sl_buf_init_fixed(&buf, pointer, sizeof(pointer));
     if (schema)
-        (void)find_pointer(c->root, schema, &buf);
+        (void)sl__find_pointer(c->root, schema, &buf);
     pointer[SL_MIN(buf.len, sizeof(pointer) - 1)] = '\0';
     (void)vsnprintf(message, sizeof(message), fmt, args);
     return sl_fail(c->err, status, "schema: #%s%s%s: %s", pointer, keyword ? "/" : "",

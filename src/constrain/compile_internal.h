@@ -3,6 +3,7 @@
 #ifndef SL_CONSTRAIN_COMPILE_INTERNAL_H
 #define SL_CONSTRAIN_COMPILE_INTERNAL_H
 
+#include "base/buf.h"
 #include "constrain/constrain_internal.h"
 
 /* A growing array in the scratch arena. What it grows out of stays behind: at most as much again. */
@@ -12,7 +13,7 @@ typedef struct sl__vector {
 } sl__vector;
 
 typedef struct sl__compiler {
-    const sl_vocab *vocab;
+    const sl_vocab *vocab; /* NULL: texts are only read, any byte can be there */
     const sl_constraint_limits *limits;
     sl_arena *arena, *scratch;
     sl_error *err;
@@ -41,6 +42,10 @@ sl_status sl__refuse(sl__compiler *c, const sl_json *schema, const char *keyword
                      ...) SL_PRINTF(4, 5);
 sl_status sl__wrong(sl__compiler *c, const sl_json *schema, const char *keyword, const char *fmt,
                     ...) SL_PRINTF(4, 5); /* the same with SL_ERR_ARGUMENT */
+
+/* Append the JSON pointer of node, which is below at, to a fixed buf; control characters as \u00xx, so
+ * that a message stays one line. false: it is not there. Recursion as deep as the value. */
+bool sl__find_pointer(const sl_json *at, const sl_json *node, sl_buf *buf);
 
 /* ---- automata ------------------------------------------------------------------------------ */
 

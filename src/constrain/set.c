@@ -132,20 +132,39 @@ static sl_status check_keywords(sl__compiler *c, const sl_json *schema) {
 
 /* ---- references ---------------------------------------------------------------------------- */
 
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+/* The next character of a pointer, of which %xx and ~0, ~1 are undone (RFC 6901, section 6); -1: what
+ * is written there means none. */
+static int pointer_character(const char **at) {
+    const char *p = *at;
+    int c = (unsigned char)*p++;
+    if (c == '%') {
+        int high = hex_digit(*p), low = high < 0 ? -1 : hex_digit(p[1]);
+        c = low < 0 ? -1 : high * 16 + low;
+        p += low < 0 ? 0 : 2;
+    }
+    if (c == '~' && (*p == '0' || *p == '1'))
+        c = *p++ == '0' ? '~' : '/';
+    *at = p;
+    return c;
+}
+
 // One step of a JSON pointer, from *at ('/' before it) to the next '/' or the end.
 static const sl_json *pointer_step(const sl_json *from, const char **at) {
     char name[256];
     size_t n = 0;
     const char *p = *at + 1;
-    for (; *p && *p != '/'; p++) {
-        if (n + 1 >= sizeof(name))
+    while (*p && *p != '/') {
+        int c = pointer_character(&p);
+        if (c <= 0 || n + 1 >= sizeof(name))
             return NULL;
-        if (p[0] == '%')
-            return NULL; // encoded for a URI: no schema that people write needs it
-        if (p[0] == '~' && (p[1] == '0' || p[1] == '1'))
-            name[n++] = *++p == '0' ? '~' : '/';
-        else
-            name[n++] = *p;
+        name[n++] = (char)c;
     }
     name[n] = '\0';
     *at = p;
@@ -172,8 +191,13 @@ sl_status sl__resolve(sl__compiler *c, const sl_json *schema, const sl_json **ta
     if (st)
         return st;
     p++;
-    while (*target && *p == '/')
+    while (*target && *p == '/') {
         *target = pointer_step(*target, &p);
+        if (*target && *target != c->root &&
+            sl_json_is(sl_json_member(*target, "$id"), SL_JSON_STRING))
+            return sl__refuse(c, schema, "$ref", "'%.80s' leads into a schema with an $id",
+                              ref->text);
+    }
     if (!*target || !is_schema(*target))
         return sl__wrong(c, schema, "$ref", "'%.80s' leads to no schema", ref->text);
     return SL_OK;
