@@ -266,10 +266,10 @@ typedef struct sl_api_identity {
  * says what does not fit; any other error: it cannot be told. */
 typedef sl_status sl_api_check_call(void *user, size_t tool, const char *arguments, size_t len,
                                     sl_error *why);
-/* The check by schema_check.h; user is an sl_api_checker. Each call gives back what it takes of scratch. */
+/* The check by constrain/check.h; user is an sl_api_checker. Each call gives back what it takes of scratch. */
 typedef struct sl_api_checker {
     const sl_api_request *request;
-    sl_arena *scratch; /* some 64 bytes a value of schema and arguments */
+    sl_arena *scratch; /* 1 MiB is ample without patterns: see there */
 } sl_api_checker;
 sl_api_check_call sl_api_check_schema;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schema_check.h"
+#include "constrain/check.h"
 
 /* ---- the store --------------------------------------------------------------------------------------------------- */
 

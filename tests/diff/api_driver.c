@@ -16,7 +16,6 @@
 
 #include "base/status.h"
 #include "server/api_format.h"
-#include "server/schema_check.h"
 
 #define INPUT_MAX ((size_t)8 << 20)
 #define BLOCK_BYTES ((size_t)64 << 20)
@@ -148,21 +147,6 @@ static int status_of(sl_api_dialect dialect, const char *body, size_t len, const
     return status;
 }
 
-/* api_driver schema: lines of a schema, a tab and a value; a line of the check's status for each. */
-static void check_schemas(char *block) {
-    static char line[1 << 16];
-    while (fgets(line, sizeof(line), stdin)) {
-        char *tab = strchr(line, '\t');
-        sl_arena arena;
-        sl_error err;
-        if (!tab)
-            die("expected a tab");
-        sl_arena_init(&arena, "scratch", block, BLOCK_BYTES);
-        printf("%d\n", (int)sl_schema_check_text(line, (size_t)(tab - line), tab + 1,
-                                                 strlen(tab + 1), &arena, &err));
-    }
-}
-
 // One request of a dialect, from standard input.
 static void serve(sl_api_dialect dialect, char *input, char *block) {
     sl_buf out, line;
@@ -216,8 +200,6 @@ int main(int argc, char **argv) {
         dialect++;
     if (dialect < SL_COUNT(names))
         serve((sl_api_dialect)dialect, input, block);
-    else if (strcmp(argv[1], "schema") == 0)
-        check_schemas(block);
     else if (strcmp(argv[1], "models") == 0)
         list_models();
     else

@@ -1,5 +1,4 @@
-/* The API's formats: the first byte chooses the dialect, the second the sizes, the rest is a request's body; or a pair
- * [schema, value] for the check of arguments. What is
+/* The API's formats: the first byte chooses the dialect, the second the sizes, the rest is a request's body. What is
  * taken must give JSON to the template, what is refused must be said in JSON; then the bytes serve once more, as the
  * events of an answer, which must come out as JSON or as events whatever fits. */
 #include <stdint.h>
@@ -7,7 +6,6 @@
 #include <string.h>
 
 #include "server/api_format.h"
-#include "server/schema_check.h"
 
 static void require(bool condition) {
     if (!condition) {
@@ -119,21 +117,12 @@ static void look(const sl_api_request *req) {
     require(req->tool_choice != SL_API_TOOL_NAMED || req->named_tool < req->n_tools);
 }
 
-static void check(const char *text, size_t len, sl_arena *arena) {
-    sl_json *root;
-    sl_error err = {0};
-    if (sl_json_parse(text, len, arena, &root, &err) || !sl_json_element(root, 1))
-        return;
-    sl_status st = sl_schema_check(root->child, root->child->next, &err);
-    require(st == SL_OK || ((st == SL_ERR_ARGUMENT || st == SL_ERR_UNSUPPORTED) && err.message[0]));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2)
         return 0;
-    unsigned which = data[0] % (SL_API_DIALECTS + 3);
+    unsigned which = data[0] % (SL_API_DIALECTS + 2);
     const char *text = (const char *)data + 2;
     size_t len = size - 2, arena_bytes = data[1] & 1 ? 64 * (size_t)data[1] : 8192 + 128 * len;
     void *block = malloc(arena_bytes + 1);
@@ -142,9 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sl_api_error err = {0};
     require(block != NULL);
     sl_arena_init(&arena, "fuzz", block, arena_bytes);
-    if (which == SL_API_DIALECTS + 2) {
-        check(text, len, &arena);
-    } else if (parse(which, text, len, &arena, &req, &err)) {
+    if (parse(which, text, len, &arena, &req, &err)) {
         char said[8192];
         sl_buf out;
         sl_buf_init_fixed(&out, said, sizeof(said));
