@@ -24,17 +24,17 @@ sl_attempt sl__read_attempt(const sl_read *read) {
 /* The share of a period in which the drive may have been idle, where the period counts. */
 #define UNCERTAIN_SHARE 0.125
 
-/* The last read has ended: just now, or at some time since reads were last seen under way. */
-static void end_period(sl_reader *reader, bool just_now) {
-    double now = sl_now(), uncertain = just_now ? 0 : now - reader->last_seen,
-           seconds = now - reader->period_begin;
+/* The last read has ended: at `when`, or, where that is 0, at some time since reads were last seen under way. */
+static void end_period(sl_reader *reader, double when) {
+    double end = when > 0 ? when : sl_now(), uncertain = when > 0 ? 0 : end - reader->last_seen,
+           seconds = end - reader->period_begin;
     if (uncertain > UNCERTAIN_SHARE * seconds)
         return;
     reader->measured.bytes += reader->period_bytes;
     reader->measured.seconds += seconds;
 }
 
-static void finish(sl_reader *reader, sl_read *read, int32_t result, bool just_now) {
+static void finish(sl_reader *reader, sl_read *read, int32_t result, double when) {
     switch ((sl_fault_kind)read->fault) {
     case SL_FAULT_NONE:
         break;
@@ -55,7 +55,7 @@ static void finish(sl_reader *reader, sl_read *read, int32_t result, bool just_n
     reader->n_in_flight--;
     reader->period_bytes += result > 0 ? (uint64_t)result : 0;
     if (reader->n_in_flight == 0)
-        end_period(reader, just_now);
+        end_period(reader, when);
 }
 
 /* ---- a slow drive ------------------------------------------------------------------------------ */
@@ -83,8 +83,9 @@ static bool finish_held(sl_reader *reader, bool wait) {
         sl_sleep_until(reader->held_until);
     reader->held = read->next;
     reader->n_held--;
+    double when = reader->delay > 0 ? reader->held_until : 0;
     reader->held_until += reader->delay;
-    finish(reader, read, read->result, early);
+    finish(reader, read, read->result, when);
     return true;
 }
 
@@ -95,7 +96,7 @@ static void complete(sl_reader *reader, sl_read *read, int32_t result, bool just
     if (reader->delay > 0 || reader->held)
         hold(reader, read, result);
     else
-        finish(reader, read, result, just_now);
+        finish(reader, read, result, just_now ? sl_now() : 0);
 }
 
 /* An attempt has ended: the read is complete, or goes on. */

@@ -127,22 +127,8 @@ static void closing_waits_for_reads_that_are_held(void **state) {
     (void)state;
     FOR_EACH_READER(kind) {
         sl_read reads[N_READS];
-        uint32_t n_done = 0;
         sl_reader_slow(reader, 1, DELAY);
         submit(reads, N_READS);
-        uint32_t first = 0;
-        // The first that comes in is no later than the others, whichever it is.
-        while (!n_done) {
-            sl_reader_poll(reader);
-            for (uint32_t i = 0; i < N_READS; i++)
-                if (reads[i].done) {
-                    first = i;
-                    n_done++;
-                }
-            usleep(1000);
-        }
-        assert_true(n_done < N_READS);
-        assert_int_equal(reads[first].result, READ_BYTES);
         close_reader(); // waits for all
         for (uint32_t i = 0; i < N_READS; i++)
             assert_true(reads[i].done && !reads[i].busy);
