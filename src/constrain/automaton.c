@@ -11,7 +11,7 @@ typedef struct explorer {
     sl__compiler *c;
     const sl__machine *machine;
     sl__vector states; /* uint64_t */
-    sl__vector next;   /* uint32_t: index of a state or SL__NONE, n_classes each */
+    sl__vector next;   /* uint16_t: index of a state or SL__DFA_DEAD, n_classes each */
     uint32_t *table;   /* hash table of states: index + 1 */
     uint32_t n_table;
 } explorer;
@@ -71,16 +71,17 @@ static sl_status explore(explorer *x) {
     if (!st)
         st = index_of(x, m->start, &index);
     for (uint32_t i = 0; !st && i < x->states.n; i++) {
-        uint32_t *row = sl__vector_add(x->c, &x->next, m->n_classes, sizeof(uint32_t));
+        uint16_t *row = sl__vector_add(x->c, &x->next, m->n_classes, sizeof(uint16_t));
         if (!row)
             return SL_ERR_MEMORY;
         st = sl__spend(x->c, m->n_classes);
         for (uint32_t k = 0; !st && k < m->n_classes; k++) {
             uint64_t from = ((const uint64_t *)x->states.data)[i];
             uint64_t to = m->step(m->ctx, from, byte_of[k], &st);
-            row[k] = SL__NONE;
+            index = SL__DFA_DEAD;
             if (!st && to != SL__DEAD)
-                st = index_of(x, to, &row[k]);
+                st = index_of(x, to, &index);
+            row[k] = (uint16_t)index;
         }
     }
     return st;
@@ -88,7 +89,7 @@ static sl_status explore(explorer *x) {
 
 // reaches[i]: from state i acceptance is reached through the classes of allowed[].
 static sl_status find_reaching(explorer *x, const bool *allowed, bool *reaches) {
-    const uint32_t *next = x->next.data;
+    const uint16_t *next = x->next.data;
     const uint64_t *states = x->states.data;
     uint32_t n = x->states.n, n_classes = x->machine->n_classes;
     for (uint32_t i = 0; i < n; i++)
@@ -100,8 +101,8 @@ static sl_status find_reaching(explorer *x, const bool *allowed, bool *reaches) 
             return st;
         for (uint32_t i = n; i-- > 0;)
             for (uint32_t k = 0; k < n_classes && !reaches[i]; k++) {
-                uint32_t to = next[(size_t)i * n_classes + k];
-                if (allowed[k] && to != SL__NONE && reaches[to])
+                uint16_t to = next[(size_t)i * n_classes + k];
+                if (allowed[k] && to != SL__DFA_DEAD && reaches[to])
                     changed = reaches[i] = true;
             }
     }
@@ -112,7 +113,7 @@ static sl_status emit(explorer *x, const bool *reaches, const bool *live, sl_are
                       sl__dfa *out) {
     sl__compiler *c = x->c;
     const sl__machine *m = x->machine;
-    const uint32_t *from = x->next.data;
+    const uint16_t *from = x->next.data;
     const uint64_t *states = x->states.data;
     uint32_t n = 0, n_classes = m->n_classes;
     uint32_t *new_index = sl__take(c, c->scratch, x->states.n * sizeof(uint32_t), 4);
@@ -136,8 +137,8 @@ static sl_status emit(explorer *x, const bool *reaches, const bool *live, sl_are
         uint8_t flag = (uint8_t)((m->accepts(m->ctx, states[i]) ? SL__DFA_ACCEPT : 0) |
                                  (live[i] ? SL__DFA_LIVE : 0));
         for (uint32_t k = 0; k < n_classes; k++) {
-            uint32_t to = from[(size_t)i * n_classes + k];
-            bool kept = to != SL__NONE && reaches[to];
+            uint16_t to = from[(size_t)i * n_classes + k];
+            bool kept = to != SL__DFA_DEAD && reaches[to];
             next[(size_t)new_index[i] * n_classes + k] =
                 kept ? (uint16_t)new_index[to] : SL__DFA_DEAD;
             flag |= kept ? SL__DFA_MORE : 0;

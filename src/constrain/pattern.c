@@ -489,15 +489,18 @@ static sl_status add_utf8(sl__compiler *c, sl__nfa *nfa, range r, uint32_t then,
     return SL_OK;
 }
 
+// ASCII characters; a run whose spellings differ in the last byte alone becomes one range.
 static sl_status add_ascii(sl__compiler *c, sl__nfa *nfa, range r, uint32_t then, uint32_t *entry) {
     sl_status st = SL_OK;
     for (uint32_t cp = r.lo; !st && cp <= r.hi; cp++) {
-        uint8_t lo[12], hi[12];
+        uint8_t lo[12], hi[12], next[12];
         size_t len = sl__spell_character(cp, false, lo);
         memcpy(hi, lo, sizeof(hi));
-        while (len == 1 && cp < r.hi && sl__spell_character(cp + 1, false, hi) == 1)
+        while (cp < r.hi && sl__spell_character(cp + 1, false, next) == len &&
+               memcmp(next, hi, len - 1) == 0 && next[len - 1] == hi[len - 1] + 1) {
+            hi[len - 1]++;
             cp++;
-        hi[0] = len == 1 ? (uint8_t)cp : lo[0];
+        }
         st = add_bytes(c, nfa, lo, hi, len, then, entry);
     }
     return st;

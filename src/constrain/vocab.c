@@ -250,6 +250,22 @@ static uint64_t trie_bytes(uint64_t n_nodes, uint64_t n_tokens) {
     return PIECE((n_nodes + 1) * sizeof(sl__trie_node)) + PIECE(n_tokens * sizeof(uint32_t));
 }
 
+static sl_status check_bytes(const sl_vocab_source *source, const uint32_t *ids, uint32_t n,
+                             sl_error *err) {
+    bool has[256] = {false};
+    for (uint32_t i = 0; i < n; i++) {
+        const token t = token_of(source, ids[i]);
+        has[t.bytes[0]] |= t.len == 1;
+    }
+    for (unsigned b = 0x20; b < 0x7f; b++)
+        if (!has[b])
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "the vocabulary has no token of the byte 0x%02x alone, "
+                           "which JSON cannot do without",
+                           b);
+    return SL_OK;
+}
+
 /* ids has room as for sorted_ids(), and holds afterwards the sorted ids and then, from n_vocab on, those
  * of tokens that close strings and of odd ones that stay inside. */
 static sl_status measure(const sl_vocab_source *source, uint32_t *ids, layout *l, sl_error *err) {
@@ -273,6 +289,9 @@ static sl_status measure(const sl_vocab_source *source, uint32_t *ids, layout *l
     if (l->n_nodes >= 1u << 24)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the vocabulary's trie has %llu nodes, at most %u",
                        (unsigned long long)l->n_nodes, (1u << 24) - 1);
+    sl_status st = check_bytes(source, ids, l->n_tokens, err);
+    if (st)
+        return st;
     uint64_t words = SL_CONSTRAINT_MASK_WORDS(source->n_vocab);
     l->bytes = PIECE(sizeof(sl_vocab)) + trie_bytes(l->n_nodes, l->n_tokens) +
                trie_bytes(l->n_closing_nodes, l->n_closing) + trie_bytes(l->n_odd_nodes, l->n_odd) +
@@ -334,19 +353,6 @@ static void place(sl_vocab *vocab, uint32_t n_vocab, uint8_t *at, const layout *
     memset(vocab->plain, 0, words * 4);
 }
 
-static sl_status check_bytes(sl_vocab *vocab, sl_error *err) {
-    vocab->has_all_bytes = true;
-    for (unsigned b = 0; b < 256; b++)
-        vocab->has_all_bytes &= vocab->has_byte[b];
-    for (unsigned b = 0x20; b < 0x7f; b++)
-        if (!vocab->has_byte[b])
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "the vocabulary has no token of the byte 0x%02x alone, "
-                           "which JSON cannot do without",
-                           b);
-    return SL_OK;
-}
-
 static void fill(const sl_vocab_source *source, const uint32_t *ids, const layout *l,
                  sl_vocab *vocab) {
     vocab->n_vocab = source->n_vocab;
@@ -358,6 +364,9 @@ static void fill(const sl_vocab_source *source, const uint32_t *ids, const layou
         vocab->has_byte[t.bytes[0]] |= t.len == 1;
         vocab->rank_of[ids[i]] = i;
     }
+    vocab->has_all_bytes = true;
+    for (unsigned b = 0; b < 256; b++)
+        vocab->has_all_bytes &= vocab->has_byte[b];
     find_live_strings(vocab);
     for (uint32_t i = 0; i < l->n_tokens; i++)
         note_inside(vocab, ids[i], token_of(source, ids[i]));
@@ -380,7 +389,7 @@ static sl_status build(const sl_vocab_source *source, uint32_t *ids, sl_arena *a
     place(vocab, source->n_vocab, block, &l);
     fill(source, ids, &l, vocab);
     *out = vocab;
-    return check_bytes(vocab, err);
+    return SL_OK;
 }
 
 sl_status sl_vocab_build(const sl_vocab_source *source, sl_arena *arena, sl_arena *scratch,
