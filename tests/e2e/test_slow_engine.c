@@ -153,9 +153,9 @@ static void a_cancel_of_a_token_has_patience(void **state) {
     const size_t logits = x.engine->store.model.n_vocab * sizeof(float);
     expected = sl_hash(sl_session_logits(x.session), logits);
 
-    // A millisecond each: the token takes some tenths of a second.
+    // Three milliseconds each: the token takes half a second.
     (void)answer_of(&x);
-    sl_reader_slow(x.engine->reader, 1, 0.001);
+    sl_reader_slow(x.engine->reader, 1, 0.003);
     (void)feed_and_cancel(&x, &more[0], 1, 0.02, SL_OK);
     sl_reader_slow(x.engine->reader, 0, 0);
     assert_int_equal(sl_session_length(x.session), N_TOKENS + 1);
