@@ -147,6 +147,8 @@ SL_PUBLIC void sl_engine_plan(const sl_engine *engine, sl_plan_info *out);
 
 typedef struct sl_model_info {
     const char *family; /* "qwen3_5_moe" */
+    const char *
+        think_end; /* the mark that ends thinking, where the family's answers have one; else NULL */
     uint32_t n_layers, n_experts, n_experts_token, n_vocab, d_model, n_ctx_max;
     bool has_tokenizer, has_template;
     const char *cpu; /* kernel level in use */
@@ -258,6 +260,13 @@ typedef enum sl_finish {
     SL_FINISH_TOOL_CALLS, /* an end token after at least one tool call */
 } sl_finish;
 
+/* What the next token of an answer belongs to, as far as can be told. Without parsing all is text. */
+typedef enum sl_place {
+    SL_PLACE_TEXT,
+    SL_PLACE_REASONING,
+    SL_PLACE_OTHER, /* a call, or the header of a message */
+} sl_place;
+
 /* Natural logarithms of the model's own probabilities, before temperature and all else. */
 typedef struct sl_token_logprob {
     uint32_t token;
@@ -284,10 +293,10 @@ typedef struct sl_generate_request {
     /* Tokens that the answer begins with: fed behind the prompt, passed to the callbacks, not sampled. */
     const uint32_t *opening;
     size_t n_opening;
-    /* Before a token is sampled: which ones may be. in_text: what follows is the answer's own text, not thinking, a
-     * header or a call. Sets *bits to words in which bit id % 32 of word id / 32 allows a token (at least one, of
-     * n_vocab), or to NULL for all. Return false to stop. Called for the same position once. */
-    bool (*on_mask)(void *user, bool in_text, const uint32_t **bits);
+    /* Before a token is sampled: which ones may be. Sets *bits to words in which bit id % 32 of word id / 32
+     * allows a token (at least one, of n_vocab), or to NULL for all. Return false to stop. Called for the same
+     * position once. */
+    bool (*on_mask)(void *user, sl_place place, const uint32_t **bits);
     /* Of each sampled token, before on_token: its logprob and the n_top most likely ones, best first. */
     bool (*on_logprobs)(void *user, const sl_token_logprob *token, const sl_token_logprob *top,
                         size_t n_top);

@@ -125,6 +125,7 @@ void sl_engine_model(const sl_engine *e, sl_model_info *out) {
     const sl_model *m = &e->store.model;
     *out = (sl_model_info){
         .family = sl_model_family_name(m),
+        .think_end = e->answer_format->think_end,
         .n_layers = m->n_layers,
         .n_experts = m->moe.n_experts,
         .n_experts_token = m->moe.top_k,

@@ -228,8 +228,10 @@ static void emit_token(stream *s, sl_engine *e, uint32_t token) {
     }
 }
 
-static bool in_text(const stream *s) {
-    return !s->request->parse || sl_answer_in_text(&s->answer);
+static sl_place place_of(const stream *s) {
+    return !s->request->parse || sl_answer_in_text(&s->answer) ? SL_PLACE_TEXT
+           : sl_answer_in_reasoning(&s->answer)                ? SL_PLACE_REASONING
+                                                               : SL_PLACE_OTHER;
 }
 
 static sl_status pick_token(sl_session *session, stream *s, sl_sampler_params *params,
@@ -239,7 +241,7 @@ static sl_status pick_token(sl_session *session, stream *s, sl_sampler_params *p
     const float *logits = sl__session_logits(session);
     uint32_t position = e->state.n_past;
     params->mask = NULL;
-    if (r->on_mask && !r->on_mask(r->user, in_text(s), &params->mask))
+    if (r->on_mask && !r->on_mask(r->user, place_of(s), &params->mask))
         s->refused = true;
     if (!sl_sampler_pick(&e->sampler, &e->backend.base, logits, params, position, token))
         return sl_fail(err, SL_ERR_CORRUPT,

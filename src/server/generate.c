@@ -223,9 +223,9 @@ static bool on_token(void *user, uint32_t token) {
     return true;
 }
 
-static bool on_mask(void *user, bool in_text, const uint32_t **bits) {
+static bool on_mask(void *user, sl_place place, const uint32_t **bits) {
     generation *g = user;
-    *bits = sl__hold_mask(&g->hold, in_text);
+    *bits = sl__hold_mask(&g->hold, place, g->usage.n_completion);
     return true;
 }
 
@@ -291,7 +291,7 @@ static sl_status make_request(generation *g, sl_generate_request *q) {
     q->n_opening = g->hold.n_opening;
     q->on_piece = on_piece;
     q->on_token = on_token;
-    q->on_mask = g->hold.stage != SL_HOLD_NOT ? on_mask : NULL;
+    q->on_mask = sl__hold_any(&g->hold) ? on_mask : NULL;
     q->on_logprobs = r->logprobs ? on_logprobs : NULL;
     q->n_top = r->n_top_logprobs;
     q->user = g;

@@ -50,7 +50,7 @@ static sl_status begin_value(sl_hold *h, sl_api_error *err) {
     const sl_api_request *r = h->request;
     sl_error cause;
     bool object = r->constraint == SL_API_CONSTRAINT_JSON_OBJECT;
-    const char *param = object ? "response_format" : r->schema_path;
+    const char *param = r->schema_path;
     if (!h->server->vocab)
         return no_vocab(err, param);
     sl_status st = compile(h, object ? NULL : r->schema.text, r->schema.len, false, &cause);
@@ -127,10 +127,31 @@ bool sl__hold_skips_thinking(const sl_api_request *r) {
            r->tool_choice == SL_API_TOOL_NAMED;
 }
 
+bool sl__hold_any(const sl_hold *h) {
+    return h->stage != SL_HOLD_NOT || h->think_tokens;
+}
+
+// A limit on thinking needs a mark that ends it, and one token that is that mark.
+static sl_status limit_thinking(sl_hold *h, sl_api_error *err) {
+    const char *mark = h->server->model.think_end;
+    uint32_t id;
+    size_t n = 0;
+    if (mark && !sl_engine_tokenize(h->server->engine, mark, strlen(mark), 0, &id, 1, &n, NULL) &&
+        n == 1) {
+        h->think_tokens = h->request->thinking_budget;
+        h->think_end = id;
+        return SL_OK;
+    }
+    return sl_api_fail(err, SL_API_ERR_UNSUPPORTED, "thinking.budget_tokens",
+                       "this model has no mark that ends thinking: leave the budget out");
+}
+
 sl_status sl__hold_begin(sl_hold *h, sl_server *s, const sl_api_request *r, sl_api_error *err) {
     memset(h, 0, sizeof(*h));
     h->server = s;
     h->request = r;
+    if (r->set & SL_API_SET_THINKING_BUDGET && limit_thinking(h, err))
+        return SL_ERR_ARGUMENT;
     if (r->tool_choice == SL_API_TOOL_REQUIRED || r->tool_choice == SL_API_TOOL_NAMED)
         return begin_call(h, err);
     if (r->constraint != SL_API_CONSTRAINT_NONE)
@@ -179,13 +200,18 @@ static const uint32_t *mask_names(sl_hold *h) {
     return n_allowed ? mask : NULL;
 }
 
-const uint32_t *sl__hold_mask(sl_hold *h, bool in_text) {
+const uint32_t *sl__hold_mask(sl_hold *h, sl_place place, uint32_t n_tokens) {
     sl_server *s = h->server;
+    if (h->think_tokens && place == SL_PLACE_REASONING && n_tokens >= h->think_tokens) {
+        memset(s->mask, 0, SL_CONSTRAINT_MASK_WORDS(s->model.n_vocab) * sizeof(*s->mask));
+        s->mask[h->think_end / 32] |= 1u << h->think_end % 32;
+        return s->mask;
+    }
     switch (h->stage) {
     case SL_HOLD_NOT:
         return NULL;
     case SL_HOLD_WAIT:
-        if (!in_text)
+        if (place != SL_PLACE_TEXT)
             return NULL;
         h->stage = SL_HOLD_TEXT;
         break;

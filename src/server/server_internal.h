@@ -161,6 +161,8 @@ typedef struct sl_hold {
     size_t n_opening;
     sl_constraint *constraint;
     sl_constraint_state state;
+    uint32_t think_tokens; /* thinking ends behind so many of them; 0: when the model likes */
+    uint32_t think_end;    /* the token that ends it */
 } sl_hold;
 
 /* What the request asks for; compiles its schema and writes the opening, in the job's arena. */
@@ -168,8 +170,10 @@ SL_MUST_USE sl_status sl__hold_begin(sl_hold *h, sl_server *s, const sl_api_requ
                                      sl_api_error *err);
 /* Whether the prompt has to go without thinking: the answer begins in its own text. */
 bool sl__hold_skips_thinking(const sl_api_request *request);
-/* As sl_generate_request.on_mask. */
-const uint32_t *sl__hold_mask(sl_hold *h, bool in_text);
+/* Whether it has anything to say while the answer is generated. */
+bool sl__hold_any(const sl_hold *h);
+/* As sl_generate_request.on_mask, before token n_tokens (0: the first) of the answer. */
+const uint32_t *sl__hold_mask(sl_hold *h, sl_place place, uint32_t n_tokens);
 /* A token was chosen; end tokens are not told. */
 void sl__hold_token(sl_hold *h, uint32_t token);
 

@@ -8,6 +8,7 @@
 #define SNAPSHOT_SHARE 8u  /* of the budget */
 #define BYTES_PER_TOKEN 8u /* of a prompt's text, as the engine's plan has it */
 #define TEXT_BASE 4096u
+#define SEND_SECONDS 10u /* others wait for the session while a client takes nothing */
 #define PARSE_BYTES_PER_BYTE 4u
 #define MASKS_CACHED 32u
 #define VOCAB_SLACK (64 * SL_KIB)
@@ -69,6 +70,7 @@ static void http_limits(const sl_server_options *o, uint64_t budget, uint64_t te
     http->keys = o->keys;
     http->n_keys = o->n_keys;
     http->n_connections_max = o->n_connections ? o->n_connections : small ? 16 : 80;
+    http->send_seconds = SEND_SECONDS;
     http->out_bytes = small ? 16 * SL_KIB : 32 * SL_KIB;
     http->body_bytes_max = clamp(256 * SL_KIB, 4 * text, 8 * SL_MIB);
     http->bodies_bytes =
@@ -112,7 +114,7 @@ sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_er
                      sl_thread_stack_bytes(SL_SERVER_STACK_BYTES) +
                      sl_thread_stack_bytes(SL_SERVER_WATCHER_STACK_BYTES) + 32 * SL_PAGE;
     z->arena_bytes = SL_ALIGN_UP(z->arena_bytes, SL_PAGE);
-    z->server_bytes = z->arena_bytes + rest + 2 * SL_THREAD_KERNEL_BYTES +
+    z->server_bytes = z->arena_bytes + rest + 2 * SL_THREAD_KERNEL_BYTES + SL_SANDBOX_KERNEL_BYTES +
                       SL_ALIGN_UP(sizeof(sl_server), SL_PAGE);
     z->snapshot_bytes = o->snapshot_bytes == SL_SERVER_DEFAULT
                             ? default_snapshots(o, budget, z->server_bytes)

@@ -866,3 +866,7 @@ bool sl_answer_in_header(const sl_answer *a) {
 bool sl_answer_in_text(const sl_answer *a) {
     return a->mode == MODE_TEXT && (!a->format->message || a->in_message);
 }
+
+bool sl_answer_in_reasoning(const sl_answer *a) {
+    return a->mode == MODE_REASONING;
+}

@@ -136,6 +136,7 @@ void sl_answer_feed(sl_answer *answer, const char *bytes, size_t len);
 bool sl_answer_in_header(const sl_answer *answer);
 /* Whether what is fed next is text, as far as can be told: no thinking, no call and no header. */
 bool sl_answer_in_text(const sl_answer *answer);
+bool sl_answer_in_reasoning(const sl_answer *answer);
 /* The answer is over: delivers what was held back. A call without its closing tag is delivered if its
  * name and at least one parameter are complete and nothing is half-written; otherwise as text. */
 void sl_answer_end(sl_answer *answer);

@@ -45,9 +45,9 @@ static bool on_piece(void *user, sl_piece kind, const char *bytes, size_t n) {
     return true;
 }
 
-static bool on_mask(void *user, bool in_text, const uint32_t **bits) {
+static bool on_mask(void *user, sl_place place, const uint32_t **bits) {
     heard *h = user;
-    assert_true(in_text);
+    assert_int_equal(place, SL_PLACE_TEXT);
     *bits = h->n_masks++ % 2 ? NULL : h->bits; // every other token is free
     return !h->stop;
 }

@@ -186,7 +186,18 @@ void sl_engine_plan(const sl_engine *engine, sl_plan_info *out) {
 
 void sl_engine_model(const sl_engine *engine, sl_model_info *out) {
     (void)engine;
-    *out = (sl_model_info){"fake", 12, 64, 4, 256, 8, CTX_MODEL, true, true, "ref", "pread", true};
+    *out = (sl_model_info){.family = "fake",
+                           .n_layers = 12,
+                           .n_experts = 64,
+                           .n_experts_token = 4,
+                           .n_vocab = 256,
+                           .d_model = 8,
+                           .n_ctx_max = CTX_MODEL,
+                           .has_tokenizer = true,
+                           .has_template = true,
+                           .cpu = "ref",
+                           .io = "pread",
+                           .direct = true};
 }
 
 void sl_engine_sampling(const sl_engine *engine, sl_sampling *out) {
