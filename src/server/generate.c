@@ -166,11 +166,19 @@ static void count(generation *g) {
     (void)pthread_mutex_unlock(&g->s->mutex);
 }
 
+/* A cancel between two calls of the engine is forgotten by the first of them: whoever computes for a client looks whether
+ * it is still there. */
+static bool is_wanted(generation *g) {
+    g->left = g->left || sl_http_is_gone(g->x);
+    return !g->left;
+}
+
 static bool on_progress(void *user, sl_phase phase, uint64_t done, uint64_t total) {
     generation *g = user;
     (void)phase;
     sl__set_phase(g->s, SL_SERVER_PREFILL, g->fed + done, g->fed + total);
-    return written(g, sl_api_write_prefill(&g->writer, g->fed + done, g->fed + total, g->err));
+    return is_wanted(g) &&
+           written(g, sl_api_write_prefill(&g->writer, g->fed + done, g->fed + total, g->err));
 }
 
 static bool on_piece(void *user, sl_piece kind, const char *bytes, size_t n) {
@@ -220,7 +228,7 @@ static bool on_token(void *user, uint32_t token) {
     if (g->usage.n_completion > g->hold.n_opening)
         sl__hold_token(&g->hold, token);
     count(g);
-    return true;
+    return is_wanted(g);
 }
 
 static bool on_mask(void *user, sl_place place, const uint32_t **bits) {
