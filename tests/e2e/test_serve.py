@@ -140,6 +140,9 @@ def smallest(installed, demo_store):
 
 
 def test_the_smallest_budget_works(installed, demo_store, smallest):
+    # The same, whether it is asked for by one that is too small or by one that is not.
+    with Server(installed, demo_store, "--mem", "64M") as server:
+        assert abs(server.said["plan"]["smallest_bytes"] - smallest) <= 256 << 10
     with Server(installed, demo_store, "--mem", f"{smallest >> 10}K") as server:
         answer = json.load(server.chat(OWL["messages"], temperature=0, max_tokens=3))
         assert answer["usage"]["completion_tokens"] == 3 and server.stop() == 0
