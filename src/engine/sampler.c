@@ -48,9 +48,9 @@ static void penalize(sl_sampler *s, const sl_sampler_params *p) {
         if (p->repeat_penalty != 1)
             s->logits[i] = s->logits[i] > 0 ? s->logits[i] / p->repeat_penalty
                                             : s->logits[i] * p->repeat_penalty;
+        uint32_t times = s->seen[i] / SEEN_TIMES;
         if (s->seen[i] & SL_SEEN_ANSWER)
-            s->logits[i] = s->logits[i] - p->presence_penalty -
-                           p->frequency_penalty * (float)(s->seen[i] / SEEN_TIMES);
+            s->logits[i] = s->logits[i] - p->presence_penalty - p->frequency_penalty * (float)times;
     }
 }
 

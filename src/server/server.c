@@ -76,7 +76,7 @@ static sl_status lay_out(sl_server *s, sl_error *err) {
     if (st)
         return st;
     uint64_t ids = ((uint64_t)s->plan.n_ctx + 1) * sizeof(uint32_t);
-    s->queue = take(s, z->n_queue * sizeof(*s->queue), &st, err);
+    s->queue = take(s, z->n_queue * sizeof(sl_http_exchange *), &st, err);
     s->text = take(s, z->text_bytes, &st, err);
     s->other_text = take(s, z->text_bytes, &st, err);
     s->ids = take(s, ids, &st, err);

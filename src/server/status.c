@@ -168,8 +168,8 @@ static void tell(sl_server *s, const sl_buf *event, bool last) {
     }
 }
 
-void sl__watcher_main(void *ctx) {
-    sl_server *s = ctx;
+void sl__watcher_main(void *server) {
+    sl_server *s = server;
     char block[EVENT_BYTES], before[EVENT_BYTES] = "";
     double when = sl_now();
     for (bool stopping = false; !stopping;) {

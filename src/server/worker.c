@@ -150,8 +150,8 @@ static void serve(sl_server *s, sl_http_exchange *x) {
     }
 }
 
-void sl__worker_main(void *ctx) {
-    sl_server *s = ctx;
+void sl__worker_main(void *server) {
+    sl_server *s = server;
     sl_http_exchange *x;
     while ((x = next(s)))
         serve(s, x);
