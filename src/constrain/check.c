@@ -798,15 +798,10 @@ static sl_status check(sl__checker *k) {
 sl_status sl_schema_check(const sl_json *schema, const sl_json *instance, sl_arena *scratch,
                           sl_error *why) {
     sl_constraint_limits limits = sl_constraint_limits_default();
-    size_t mark = sl_arena_mark(scratch), half = (scratch->bytes - mark) / 2;
+    size_t mark = sl_arena_mark(scratch);
     limits.n_steps_max = SL_SCHEMA_CHECK_STEPS_MAX;
     sl__checker k = {.c = {.limits = &limits, .scratch = scratch, .err = why, .root = schema},
                      .instance = instance};
-    // What is kept lies in one half, so that the work on a pattern can be given back in the other.
-    void *block = sl_arena_alloc(scratch, half, 1);
-    if (!block)
-        return sl_arena_full(scratch, half, why);
-    sl_arena_init(&k.kept, scratch->name, block, half);
     sl_status st = check(&k);
     sl_arena_reset(scratch, mark);
     return st;

@@ -57,8 +57,7 @@ typedef struct sl__check_known {
 } sl__check_known;
 
 struct sl__checker {
-    sl__compiler c; /* root: the schema; scratch: what is left of the caller's */
-    sl_arena kept;  /* the table and automata */
+    sl__compiler c; /* root: the schema; scratch: the caller's */
     sl__check_known *known;
     uint32_t n_known, n_table;
     sl__vector todo; /* schemas to look at */

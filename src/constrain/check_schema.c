@@ -39,7 +39,7 @@ sl__check_known *sl__check_find(const sl__checker *k, const sl_json *node) {
 static sl_status grow(sl__checker *k) {
     const sl__check_known *old = k->known;
     uint32_t n_old = k->n_table, n = n_old ? 2 * n_old : 64;
-    k->known = sl__take(&k->c, &k->kept, n * sizeof(*k->known), 8);
+    k->known = sl__take(&k->c, k->c.scratch, n * sizeof(*k->known), 8);
     if (!k->known)
         return SL_ERR_MEMORY;
     memset(k->known, 0, n * sizeof(*k->known));
@@ -139,13 +139,13 @@ static sl_status visit_or_later(sl__checker *k, const sl_json *schema, bool here
 
 static sl_status compile_pattern(sl__checker *k, const sl_json *schema, const char *keyword,
                                  const sl_json *node, const char *text, size_t len) {
-    sl__dfa *dfa = sl__take(&k->c, &k->kept, sizeof(*dfa), 8);
+    sl__dfa *dfa = sl__take(&k->c, k->c.scratch, sizeof(*dfa), 8);
     sl__check_known *known;
     if (!dfa)
         return SL_ERR_MEMORY;
     k->c.at = schema;
     k->c.keyword = keyword;
-    sl_status st = sl__pattern_build(&k->c, text, len, &k->kept, dfa);
+    sl_status st = sl__pattern_build(&k->c, text, len, k->c.scratch, dfa);
     if (!st)
         st = know(k, node, &known);
     if (!st)
