@@ -188,21 +188,11 @@ static sl_status match(sl__checker *k, const sl__dfa *dfa, const char *text, siz
 
 /* ---- equality ------------------------------------------------------------------------------ */
 
-// An upper bound of the work that sl__json_equal() has with a value: it looks for each key.
-static uint64_t cost_of(const sl_json *value) {
-    uint64_t cost = 1 + value->text_len / 8;
-    if (value->type == SL_JSON_OBJECT)
-        cost += (uint64_t)value->n_children * value->n_children;
-    for (const sl_json *child = value->child; child; child = child->next)
-        cost += cost_of(child) + child->key_len / 8;
-    return cost;
-}
-
 static sl_status equals(sl__checker *k, const sl_json *a, const sl_json *b, bool *equal) {
     *equal = false;
     if (a->type != b->type || a->n_children != b->n_children)
         return sl__check_spend(k, 1);
-    sl_status st = sl__check_spend(k, a->n_children ? cost_of(a) : 4 + a->text_len / 8);
+    sl_status st = sl__check_spend(k, a->n_children ? sl__json_equal_cost(a) : 4 + a->text_len / 8);
     if (!st)
         *equal = sl__json_equal(a, b);
     return st;

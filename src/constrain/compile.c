@@ -202,7 +202,9 @@ static sl_status expand(sl__compiler *c, const sl__set *set, uint32_t depth) {
         for (const sl_json *branch = branches->child; !st && branch; branch = branch->next) {
             sl__set next = *set;
             next.elements[i] |= done;
-            st = sl__set_add(c, &next, branch);
+            st = sl__spend(c, 16 + set->n);
+            if (!st)
+                st = sl__set_add(c, &next, branch);
             if (!st)
                 st = expand(c, &next, depth + 1);
         }
@@ -210,13 +212,15 @@ static sl_status expand(sl__compiler *c, const sl__set *set, uint32_t depth) {
     }
     c->at = set->n ? sl__set_schema(set, 0) : c->root;
     c->keyword = NULL;
+    if (c->alts.n - c->first_alt > FORMS_MAX)
+        return sl__refuse(c, c->at, NULL, "a value may have more than %d forms", FORMS_MAX);
     return sl__forms_add(c, set);
 }
 
 static sl_status compile_node(sl__compiler *c, uint32_t node) {
     sl__set set;
     load_set(c, node, &set);
-    uint32_t first = c->alts.n;
+    uint32_t first = c->first_alt = c->alts.n;
     sl_status st = expand(c, &set, 0);
     if (st)
         return st;

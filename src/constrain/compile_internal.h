@@ -22,6 +22,7 @@ typedef struct sl__compiler {
     const char *keyword; /* and its keyword; NULL: the schema itself */
     uint64_t n_steps;
     uint32_t n_states;
+    uint32_t first_alt;                                     /* of the node that is being compiled */
     sl__vector nodes, alts, props, refs, texts, dfas, sets; /* of sl__node, sl__alt, ... */
     sl__vector elements;                                    /* of the sets of schemas: uint64_t */
     uint32_t *node_of; /* [n_node_of] hash table of sets: node + 1 */
@@ -213,6 +214,8 @@ SL_MUST_USE sl_status sl__forms_add(sl__compiler *c, const sl__set *set);
 SL_MUST_USE sl_status sl__literals_add(sl__compiler *c, const sl__set *set, uint32_t types,
                                        bool *has);
 bool sl__json_equal(const sl_json *a, const sl_json *b);
+/* An upper bound of the work that sl__json_equal() has with a value: it looks for each key. */
+uint64_t sl__json_equal_cost(const sl_json *value);
 SL_MUST_USE sl_status sl__add_dfa_form(sl__compiler *c, const sl__dfa *dfa, uint32_t depth);
 
 /* Refuses a oneOf unless no value satisfies two of its schemas. */

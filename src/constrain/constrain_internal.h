@@ -119,6 +119,7 @@ typedef struct sl__alt {
     uint8_t min_depth; /* levels of nesting the smallest value takes, its own included */
     uint32_t dfa;      /* DFA */
     uint32_t min, max; /* STRING: code points; ARRAY: items. max SL__NONE: no limit */
+    uint32_t hashes;   /* OBJECT: of declared keys, ascending, from here in refs */
     uint32_t first, n; /* OBJECT: declared keys in props; ARRAY: leading items in refs */
     uint32_t rest;     /* OBJECT: node of other keys, ARRAY: of further items; or SL__NONE */
 } sl__alt;

@@ -85,12 +85,13 @@ static sl_status check_inside(sl__compiler *c, const sl__set *set, const sl_json
 
 static sl_status literal_fits(sl__compiler *c, literal_rules *r, const sl_json *value, listing *l,
                               bool *fits) {
+    uint64_t cost = value->n_children ? sl__json_equal_cost(value) : 1 + value->text_len / 8;
     *fits = (sl__type_of(value) & r->types) != 0;
     for (uint32_t i = 0; *fits && i < r->set->n; i++) {
         const sl_json *schema = sl__set_schema(r->set, i);
         const sl_json *list = sl_json_member(schema, "enum"),
                       *one = sl_json_member(schema, "const");
-        sl_status st = sl__spend(c, list ? list->n_children : 1);
+        sl_status st = sl__spend(c, cost * (list ? list->n_children : 1));
         if (st)
             return st;
         if (one && !sl__json_equal(one, value))
@@ -322,6 +323,23 @@ static sl_status add_prop(sl__compiler *c, const sl__set *set, const key_name *n
     return SL_OK;
 }
 
+// The hashes of the form's keys in ascending order: a key that is not declared must be none of them.
+static sl_status add_hashes(sl__compiler *c, sl__alt *form) {
+    const sl__prop *props = (const sl__prop *)c->props.data + form->first;
+    form->hashes = c->refs.n;
+    for (uint32_t i = 0; i < form->n; i++) {
+        uint32_t *place = sl__vector_add(c, &c->refs, 1, sizeof(*place));
+        sl_status st = place ? sl__spend(c, 1 + i / 4) : SL_ERR_MEMORY;
+        if (st)
+            return st;
+        uint32_t k = i;
+        for (place -= i; k > 0 && place[k - 1] > props[i].hash; k--)
+            place[k] = place[k - 1];
+        place[k] = props[i].hash;
+    }
+    return SL_OK;
+}
+
 static sl_status add_object(sl__compiler *c, const sl__set *set) {
     sl__alt form = {.kind = SL__ALT_OBJECT, .first = c->props.n, .rest = SL__NONE};
     sl__vector vector = {0};
@@ -333,6 +351,8 @@ static sl_status add_object(sl__compiler *c, const sl__set *set) {
         st = add_prop(c, set, &names[i]);
     if (!st && !closed)
         st = key_node(c, set, NULL, 0, &form.rest);
+    if (!st)
+        st = add_hashes(c, &form);
     if (st)
         return st;
     sl__prop *props = (sl__prop *)c->props.data + form.first;

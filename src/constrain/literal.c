@@ -169,6 +169,15 @@ bool sl__json_equal(const sl_json *a, const sl_json *b) {
     return true;
 }
 
+uint64_t sl__json_equal_cost(const sl_json *value) {
+    uint64_t cost = 1 + value->text_len / 8;
+    if (value->type == SL_JSON_OBJECT)
+        cost += (uint64_t)value->n_children * value->n_children;
+    for (const sl_json *child = value->child; child; child = child->next)
+        cost += sl__json_equal_cost(child) + child->key_len / 8;
+    return cost;
+}
+
 uint32_t sl__type_of(const sl_json *value) {
     sl__decimal d;
     switch (value->type) {

@@ -31,10 +31,11 @@ static uint32_t types_of(values v) {
 }
 
 static sl_status share_value(sl__compiler *c, values a, values b, bool *out) {
-    sl_status st = sl__spend(c, (uint64_t)a.n * b.n);
+    sl_status st = SL_OK;
     *out = false;
     for (const sl_json *x = a.first; !st && a.n > 0; x = x->next, a.n--) {
         uint32_t n = b.n;
+        st = sl__spend(c, sl__json_equal_cost(x) * n);
         for (const sl_json *y = b.first; n > 0; y = y->next, n--)
             *out |= sl__json_equal(x, y);
     }
@@ -78,14 +79,29 @@ static bool forbids(const sl__set *set, const sl_json *name) {
     return false;
 }
 
+// What looking up one key in a set costs.
+static uint32_t size_of(const sl__set *set) {
+    uint32_t n = set->n;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const sl_json *properties = sl_json_member(sl__set_schema(set, i), "properties");
+        const sl_json *required = sl_json_member(sl__set_schema(set, i), "required");
+        n += (properties ? properties->n_children : 0) + (required ? required->n_children : 0);
+    }
+    return n;
+}
+
 // A key that a requires and b forbids, or that both require with values that cannot agree.
 static sl_status objects_disjoint(sl__compiler *c, const sl__set *a, const sl__set *b,
                                   unsigned depth, bool *out) {
     sl_status st = SL_OK;
+    uint64_t cost =
+        1 + (uint64_t)size_of(b) + (uint64_t)size_of(a) * b->n + (uint64_t)size_of(b) * a->n;
     for (uint32_t i = 0; !st && !*out && i < a->n; i++) {
         const sl_json *required = sl_json_member(sl__set_schema(a, i), "required");
         for (const sl_json *r = required ? required->child : NULL; !st && !*out && r; r = r->next) {
-            st = sl__spend(c, 16);
+            st = sl__spend(c, cost);
+            if (st)
+                return st;
             *out |= forbids(b, r);
             if (!requires(b, r->text, r->text_len))
                 continue;

@@ -116,10 +116,16 @@ static bool is_used(const sl__pools *pools, uint16_t keys, uint32_t hash) {
 }
 
 static bool is_declared(const sl_constraint *c, const sl__alt *alt, uint32_t hash) {
-    for (uint32_t i = 0; i < alt->n; i++)
-        if (c->props[alt->first + i].hash == hash)
-            return true;
-    return false;
+    const uint32_t *hashes = c->refs + alt->hashes;
+    uint32_t low = 0, high = alt->n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (hashes[middle] < hash)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < alt->n && hashes[low] == hash;
 }
 
 static bool end_other_key(const sl_constraint *c, sl__pools *pools, sl__ctr_thread *t) {

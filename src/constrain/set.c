@@ -192,6 +192,9 @@ sl_status sl__resolve(sl__compiler *c, const sl_json *schema, const sl_json **ta
         return st;
     p++;
     while (*target && *p == '/') {
+        st = sl__spend(c, 1 + (*target)->n_children / 4);
+        if (st)
+            return st;
         *target = pointer_step(*target, &p);
         if (*target && *target != c->root &&
             sl_json_is(sl_json_member(*target, "$id"), SL_JSON_STRING))

@@ -422,6 +422,41 @@ static void blow_up_is_refused(void **state) {
     assert_int_equal(compile(text), SL_ERR_UNSUPPORTED);
 }
 
+/* Schemas of a megabyte: the work is counted, whatever it consists of. */
+static void large_schemas_end(void **state) {
+    (void)state;
+    static char text[1 << 20];
+    size_t n = (size_t)snprintf(text, sizeof(text), "{\"oneOf\": [");
+    for (int b = 0; b < 32; b++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n,
+                              "%s{\"type\": \"object\", \"required\": [\"x\"", b ? "," : "");
+        for (int i = 0; i < 900; i++)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, ",\"key%d\"", i);
+        n += (size_t)snprintf(text + n, sizeof(text) - n,
+                              ", \"kind\"], \"properties\": {\"kind\": {\"const\": %d}", b);
+        for (int i = 0; i < 900; i++)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, ",\"key%d\":{}", i);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "}}");
+    }
+    n += (size_t)snprintf(text + n, sizeof(text) - n, "]}");
+    assert_true(n < sizeof(text) - 1);
+    assert_int_equal(compile(text), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(f.err.message, "steps"));
+    // Many keys alone are fine, and none of them may be written as another.
+    n = (size_t)snprintf(text, sizeof(text), "{\"type\": \"object\", \"properties\": {\"x\": {}");
+    for (int i = 0; i < 1000; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, ",\"key%d\":{\"type\": \"null\"}", i);
+    snprintf(text + n, sizeof(text) - n, "}, \"additionalProperties\": {\"type\": \"integer\"}}");
+    must_compile(text);
+    for (int i = 0; i < 1010; i++) {
+        char answer[64];
+        snprintf(answer, sizeof(answer), "{\"other\":1,\"key%d\":1}", i);
+        assert_int_equal(accepts_text(answer), i >= 1000);
+        snprintf(answer, sizeof(answer), "{\"key%d\":null}", i);
+        assert_int_equal(accepts_text(answer), i < 1000);
+    }
+}
+
 static void nesting_has_an_end(void **state) {
     (void)state;
     sl_constraint_state s;
@@ -595,6 +630,7 @@ int main(void) {
         TEST(refusals),
         TEST(too_much_is_refused),
         TEST(blow_up_is_refused),
+        TEST(large_schemas_end),
         TEST(nesting_has_an_end),
         TEST(keys_run_out_before_memory),
         TEST(ambiguity_is_followed_and_bounded),
