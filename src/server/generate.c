@@ -176,9 +176,10 @@ static bool is_wanted(generation *g) {
 static bool on_progress(void *user, sl_phase phase, uint64_t done, uint64_t total) {
     generation *g = user;
     (void)phase;
-    sl__set_phase(g->s, SL_SERVER_PREFILL, g->fed + done, g->fed + total);
+    (void)total; // of this call: the prompt is fed in two
+    sl__set_phase(g->s, SL_SERVER_PREFILL, g->fed + done, g->n_prompt);
     return is_wanted(g) &&
-           written(g, sl_api_write_prefill(&g->writer, g->fed + done, g->fed + total, g->err));
+           written(g, sl_api_write_prefill(&g->writer, g->fed + done, g->n_prompt, g->err));
 }
 
 static bool on_piece(void *user, sl_piece kind, const char *bytes, size_t n) {

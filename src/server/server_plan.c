@@ -100,7 +100,7 @@ sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_er
     z->n_masks = budget < SMALL_BUDGET ? 4 : MASKS_CACHED;
     http_limits(o, budget, z->text_bytes, &z->http);
     z->job_bytes = PARSE_BYTES_PER_BYTE * z->http.body_bytes_max +
-                   clamp(512 * SL_KIB, budget / 512, 6 * SL_MIB);
+                   clamp(512 * SL_KIB, budget / 32, 6 * SL_MIB);
     z->out_bytes = clamp(64 * SL_KIB, 4 * z->text_bytes, 16 * SL_MIB);
     sl_status st = measure_vocab(o->path, z, err);
     if (st)
