@@ -78,8 +78,18 @@ typedef struct sl_counters {
 /* A token of an answer that was canceled is finished, so that the session can go on, if that takes no longer. */
 #define SL_CANCEL_PATIENCE_SECONDS 2.0
 
+/* The progress of a prompt, told now and then within a chunk. */
+typedef struct sl_prefill_progress {
+    bool (*report)(void *user, uint64_t done, uint64_t total);
+    void *user;
+    uint64_t done, chunk, total; /* tokens: before this chunk, in it, of the prompt */
+    double next;                 /* when it is told again */
+    bool stop;                   /* report has returned false */
+} sl_prefill_progress;
+
 struct sl_session {
     sl_engine *engine;
+    sl_prefill_progress prefill;
     bool is_open, has_logits;
     uint32_t tail[SL_TAIL_TOKENS]; /* the last tokens fed, oldest first */
     uint32_t n_tail;

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
+#define PROGRESS_SECONDS 0.25
+
 uint64_t sl__engine_enter(void) {
     sl_seal_enter();
     return sl_fpenv_set();
@@ -104,7 +106,21 @@ bool sl__session_keep(sl_session *s) {
 
 static bool is_canceled(void *user) {
     sl_engine *e = user;
-    return atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
+    return e->session.prefill.stop ||
+           atomic_load_explicit(&e->session.cancel, memory_order_relaxed);
+}
+
+// A chunk takes long on a large model: what it has passed is told as a share of its tokens.
+static void tell_passed(void *user, uint32_t n_layers) {
+    sl_engine *e = user;
+    sl_prefill_progress *p = &e->session.prefill;
+    double now = sl_now();
+    if (now < p->next || p->stop)
+        return;
+    p->next = now + PROGRESS_SECONDS;
+    sl__engine_publish(e);
+    p->stop =
+        !p->report(p->user, p->done + p->chunk * n_layers / e->store.model.n_layers, p->total);
 }
 
 sl_status sl__engine_check_limit(sl_engine *e, sl_error *err) {
@@ -185,8 +201,13 @@ static sl_status feed(sl_session *s, const uint32_t *tokens, size_t n, bool can_
     sl_engine *e = s->engine;
     sl_status st;
     uint32_t last = 0;
+    s->prefill = (sl_prefill_progress){
+        .report = progress, .user = user, .total = n, .next = sl_now() + PROGRESS_SECONDS};
+    e->forward.passed = progress ? tell_passed : NULL;
     for (size_t done = 0; done < n;) {
         last = (uint32_t)SL_MIN(n - done, e->scratch.chunk);
+        s->prefill.done = done;
+        s->prefill.chunk = last;
         if ((st = sl__session_chunk(s, tokens + done, last, can_cancel, err)))
             return st;
         done += last;
@@ -214,6 +235,8 @@ sl_status sl__session_feed(sl_session *s, const uint32_t *tokens, size_t n,
     double begin = sl_now();
     uint64_t entered = sl__engine_enter();
     st = feed(s, tokens, n, !answer, progress, user, err);
+    s->prefill = (sl_prefill_progress){0};
+    e->forward.passed = NULL;
     sl__engine_leave(entered);
     *(answer ? &e->decode_seconds : &e->prefill_seconds) += sl_now() - begin;
     *(answer ? &e->tokens_decoded : &e->tokens_prefilled) += n;

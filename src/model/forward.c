@@ -142,6 +142,8 @@ sl_status sl_forward_chunk(sl_forward *f, uint32_t n, sl_error *err) {
             return st;
         if (f->hidden)
             f->hidden(f->user, layer + 1, s->x, n);
+        if (f->passed && layer + 1 < m->n_layers)
+            f->passed(f->user, layer + 1);
     }
     f->state->n_past += n;
     return SL_OK;

@@ -81,6 +81,8 @@ typedef struct sl_forward {
     sl_times *times;
     /* Asked between layers; true stops with SL_ERR_CANCELED. */
     bool (*canceled)(void *user);
+    /* Told after each layer but the last: how many of them the chunk has passed. May be NULL. */
+    void (*passed)(void *user, uint32_t n_layers);
     /* Called with the embeddings (layer 0) and after each layer l (l + 1): x [n_tokens][d_model]. May be NULL. */
     void (*hidden)(void *user, uint32_t layer, const float *x, uint32_t n_tokens);
     void *user;

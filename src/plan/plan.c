@@ -303,7 +303,7 @@ static sl_status refuse(const sl_plan_input *in, const trunk_sums *sums, sl_plan
 
 /* ---- solve ------------------------------------------------------------------------------------ */
 
-static const uint32_t chunks[] = {512, 256, 128, 64, 32, 16, 8, 4, 2};
+static const uint32_t chunks[] = {2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2};
 
 // Use some of what is left for a larger chunk, for recent rows, and for a ring that takes a token's experts twice.
 static void widen(const sl_plan_input *in, choice *c) {
@@ -315,7 +315,9 @@ static void widen(const sl_plan_input *in, choice *c) {
         choice wider = *c;
         wider.chunk = SL_MIN(chunks[i], in->n_ctx);
         uint64_t total = fill(in, in->n_ctx, &wider, &r);
-        if (total >= least && total - least <= left / SL_CHUNK_SHARE) {
+        // Every expert passes once a chunk: a long prompt gains by a large one, a short one gains nothing.
+        uint32_t share = wider.chunk > 512 ? SL_LARGE_CHUNK_SHARE : SL_CHUNK_SHARE;
+        if (total >= least && total - least <= left / share) {
             *c = wider;
             left -= total - least;
             least = total;

@@ -26,6 +26,7 @@
 
 /* A larger chunk may take 1/8 of what the smallest plan leaves, a wider ring 1/4. */
 #define SL_CHUNK_SHARE 8u
+#define SL_LARGE_CHUNK_SHARE 16u /* of more than 512 tokens */
 #define SL_RING_SHARE 4u
 
 /* The longest prompt text: tokens of everyday text have about 4 bytes. */
