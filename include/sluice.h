@@ -12,8 +12,8 @@
  * - Options structs are set up by their _init function and then changed; a zero means the default.
  * - Threads: functions without an object may run on any thread. Threads that the library starts block all
  *   signals. An engine and its session belong to
- *   one thread at a time, except for sl_session_cancel() and sl_engine_telemetry(), which any thread
- *   may call while another one works.
+ *   one thread at a time, except for sl_session_cancel(), sl_engine_telemetry(), sl_engine_layers() and
+ *   sl_engine_used(), which any thread may call while another one works.
  *
  * A minimal program is examples/minimal.c. */
 #ifndef SLUICE_H
@@ -349,6 +349,15 @@ typedef struct sl_telemetry {
     double mixer_seconds, router_seconds, experts_seconds, head_seconds;
 } sl_telemetry;
 SL_PUBLIC void sl_engine_telemetry(const sl_engine *engine, sl_telemetry *out);
+
+/* How experts of one layer were come by since open. Uses of the layer: hits + reads + guesses_used. */
+typedef struct sl_layer_use {
+    uint64_t hits, reads;               /* found in memory; read because they were asked for */
+    uint64_t guess_reads, guesses_used; /* read early; of these, those that were asked for then */
+} sl_layer_use;
+/* Of the first cap layers (layers without experts count nothing); returns the model's number of layers. Any thread, also
+ * in the middle of a token. */
+SL_PUBLIC uint32_t sl_engine_layers(const sl_engine *engine, sl_layer_use *out, uint32_t cap);
 
 /* What the kernel says about this process, beside the plan. Reads /proc; not for every token. */
 typedef struct sl_memory_info {

@@ -316,6 +316,22 @@ void sl_engine_telemetry(const sl_engine *e, sl_telemetry *out) {
     };
 }
 
+static uint64_t counted(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); // see sl_layer_counts
+}
+
+uint32_t sl_engine_layers(const sl_engine *e, sl_layer_use *out, uint32_t cap) {
+    const uint32_t n = e->store.model.n_layers;
+    for (uint32_t i = 0; i < SL_MIN(n, cap); i++) {
+        const sl_layer_counts *c = &e->experts.layers[i];
+        out[i] = (sl_layer_use){.hits = counted(&c->hits),
+                                .reads = counted(&c->reads),
+                                .guess_reads = counted(&c->guess_reads),
+                                .guesses_used = counted(&c->guesses_used)};
+    }
+    return n;
+}
+
 sl_status sl__api_cached_bytes(const sl_store *store, uint64_t *out, sl_error *err) {
     *out = 0;
     for (uint32_t i = 0; i < sl_store_n_files(store); i++) {

@@ -212,6 +212,7 @@ static bool submit_next(sl_experts *x) {
     sl__expert_read(x, slot, key, false);
     x->slots[slot].pins = 1;
     x->reads_total++;
+    sl__layer_count(&x->layers[x->layer].reads, 1);
     x->n_submitted++;
     return true;
 }
@@ -258,6 +259,7 @@ static void begin(sl_expert_source *source, uint32_t layer, const uint32_t *expe
         } else {
             x->slots[slot].flags &= (uint8_t)~SL_SLOT_CAME_TRUE;
             x->hits++;
+            sl__layer_count(&x->layers[layer].hits, 1);
         }
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -319,8 +321,10 @@ static bool steal_slot(sl_experts *x) {
             if (sl__slot_has(&x->slots[slot], SL_SLOT_CAME_TRUE)) {
                 x->guesses_used--;
                 x->guesses_wasted++;
+                sl__layer_count(&x->layers[x->layer].guesses_used, -1);
             } else {
                 x->hits--;
+                sl__layer_count(&x->layers[x->layer].hits, -1);
             }
             x->slots[slot].pins = 0;
             sl__expert_forget(x, slot);
@@ -445,11 +449,15 @@ static void release(sl_expert_source *source, const sl_expert_view *view) {
 
 /* A slot's reads are no longer waited for: from now on they are a guess. */
 static void abandon(sl_experts *x, uint32_t slot) {
+    sl_layer_counts *counts = &x->layers[x->layer];
     if (sl__slot_has(&x->slots[slot], SL_SLOT_CAME_TRUE)) {
         x->guesses_used--;
+        sl__layer_count(&counts->guesses_used, -1);
     } else {
         x->reads_total--;
         x->guess_reads++;
+        sl__layer_count(&counts->reads, -1);
+        sl__layer_count(&counts->guess_reads, 1);
     }
     x->slots[slot].flags &= (uint8_t)~SL_SLOT_CAME_TRUE;
     x->slots[slot].flags |= SL_SLOT_GUESSED;
@@ -501,7 +509,8 @@ void sl_experts_init(sl_experts *x, const sl_store *store, sl_reader *reader, sl
     x->ring_slots = ring_slots;
     x->n_slots = ring_slots + hot_slots;
     x->n_empty_hot = hot_slots;
-    x->entries = tables;
+    x->layers = tables;
+    x->entries = (sl_expert_entry *)(x->layers + store->model.n_layers);
     x->slots = (sl_slot *)(x->entries + n_experts);
     x->given = (uint8_t *)(x->slots + x->n_slots);
     for (uint32_t i = 0; i < n_experts; i++)

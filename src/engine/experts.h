@@ -20,6 +20,8 @@
 #ifndef SL_ENGINE_EXPERTS_H
 #define SL_ENGINE_EXPERTS_H
 
+#include <stdatomic.h>
+
 #include "engine/policy.h"
 #include "base/pool.h"
 #include "io/reader.h"
@@ -47,6 +49,12 @@ typedef struct sl_slot {
     uint16_t error_extent;
     uint32_t ring; /* of slot i < ring_slots: the number of the i-th ring slot */
 } sl_slot;
+
+/* Of one layer, since open. The owner of the session counts, any thread reads while it does (relaxed: each number
+ * stands for itself). */
+typedef struct sl_layer_counts {
+    _Atomic uint64_t hits, reads, guess_reads, guesses_used;
+} sl_layer_counts;
 
 typedef enum sl_slot_flag {
     SL_SLOT_CHECKED = 1, /* the checksum was compared since the read */
@@ -89,6 +97,7 @@ typedef struct sl_experts {
     uint32_t ring_slots, n_slots;
     uint32_t ring_next;       /* where the search for a ring slot goes on */
     uint32_t n_empty_hot;     /* hot slots never used so far */
+    sl_layer_counts *layers;  /* [n_layers] */
     sl_expert_entry *entries; /* [n_layers * n_experts] */
     sl_slot *slots;           /* [n_slots] */
     sl_expert_read reads[SL_EXPERT_READS_MAX];

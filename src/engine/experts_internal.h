@@ -8,6 +8,12 @@ static inline bool sl__slot_has(const sl_slot *s, sl_slot_flag flag) {
     return s->flags & flag;
 }
 
+/* Count in a layer: no more than a load and a store, as only the owner writes. */
+static inline void sl__layer_count(_Atomic uint64_t *counter, int by) {
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + (uint64_t)(int64_t)by, memory_order_relaxed);
+}
+
 uint32_t sl__expert_key(const sl_experts *x, uint32_t layer, uint32_t expert);
 /* Reads that may be started now. */
 uint32_t sl__expert_reads_free(const sl_experts *x);

@@ -104,6 +104,7 @@ void sl__guess_submit(sl_experts *x) {
         sl__expert_forget(x, slot);
         sl__expert_read(x, slot, key, true);
         x->guess_reads++;
+        sl__layer_count(&x->layers[x->slots[slot].layer].guess_reads, 1);
     }
 }
 
@@ -134,6 +135,7 @@ void sl__guess_came_true(sl_experts *x, uint32_t slot) {
     x->slots[slot].flags &= (uint8_t)~SL_SLOT_GUESSED;
     x->slots[slot].flags |= SL_SLOT_CAME_TRUE;
     x->guesses_used++;
+    sl__layer_count(&x->layers[x->slots[slot].layer].guesses_used, 1);
     average(&x->guesses.precision, 1);
 }
 

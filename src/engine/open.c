@@ -18,6 +18,8 @@
 _Static_assert(sizeof(sl_expert_entry) + 1 <= SL_EXPERT_ENTRY_BYTES,
                "the plan counts expert entries too small");
 _Static_assert(sizeof(sl_slot) <= SL_SLOT_ENTRY_BYTES, "the plan counts slot entries too small");
+_Static_assert(sizeof(sl_layer_counts) <= SL_LAYER_COUNTS_BYTES,
+               "the plan counts layers too small");
 
 uint64_t sl__engine_code_bytes(void) {
     sl_process_memory m;

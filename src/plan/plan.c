@@ -109,7 +109,8 @@ uint64_t sl_plan_n_experts(const sl_store *store) {
 uint64_t sl_plan_hot_table_bytes(const sl_store *store, uint32_t n_slots) {
     uint64_t n_experts = (uint64_t)store->model.n_layers * store->model.moe.n_experts;
     return SL_ALIGN_UP(n_experts * SL_EXPERT_ENTRY_BYTES, 64) +
-           SL_ALIGN_UP((uint64_t)n_slots * SL_SLOT_ENTRY_BYTES, 64);
+           SL_ALIGN_UP((uint64_t)n_slots * SL_SLOT_ENTRY_BYTES, 64) +
+           SL_ALIGN_UP((uint64_t)store->model.n_layers * SL_LAYER_COUNTS_BYTES, 64);
 }
 
 uint64_t sl_plan_sampler_bytes(const sl_model *m) {

@@ -38,9 +38,10 @@
 #define SL_RENDER_BYTES_PER_BYTE 6u
 #define SL_RENDER_BYTES_BASE (96 * SL_KIB)
 
-/* Per expert and per slot of the hot tier (engine/open.c asserts them). */
+/* Per expert, per slot of the hot tier, and per layer (engine/open.c asserts them). */
 #define SL_EXPERT_ENTRY_BYTES 16u
 #define SL_SLOT_ENTRY_BYTES 24u
+#define SL_LAYER_COUNTS_BYTES 32u
 /* Per vocabulary entry: a candidate's logit and id, and its count in the answer. */
 #define SL_SAMPLER_TOKEN_BYTES 12u
 

@@ -100,6 +100,21 @@ static void check_tables(const sl_experts *x) {
     assert_int_equal(n_held, 0);
 }
 
+// What layers have counted is what was counted in all.
+static void check_layers(const sl_experts *x) {
+    uint64_t hits = 0, reads = 0, guess_reads = 0, guesses_used = 0;
+    for (uint32_t i = 0; i < store.model.n_layers; i++) {
+        hits += x->layers[i].hits;
+        reads += x->layers[i].reads;
+        guess_reads += x->layers[i].guess_reads;
+        guesses_used += x->layers[i].guesses_used;
+    }
+    assert_int_equal(hits, x->hits);
+    assert_int_equal(reads, x->reads_total);
+    assert_int_equal(guess_reads, x->guess_reads);
+    assert_int_equal(guesses_used, x->guesses_used);
+}
+
 static uint64_t random_state;
 static uint32_t random_below(uint32_t n) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
@@ -143,6 +158,7 @@ static sl_status serve(tier *t, uint32_t layer, const uint32_t *experts, const u
     if (!st)
         assert_int_equal(t->x.hits + t->x.guesses_used + t->x.reads_total, counted + n);
     check_tables(&t->x);
+    check_layers(&t->x);
     return st;
 }
 
