@@ -125,6 +125,7 @@ static void watch(sl_server *s, sl_http_exchange *x) {
         sl_http_keep(x, NULL);
         sl_http_begin(x, 200, SL_HTTP_SSE_TYPE, NULL, 0, SL_HTTP_SSE_COMMENT);
         s->watchers[i] = x;
+        s->newcomers = true;
     }
     (void)pthread_mutex_unlock(&s->mutex);
     if (!room)
@@ -156,6 +157,8 @@ static void handle(void *ctx, sl_http_exchange *x, const sl_http_request *reques
     sl_server *s = ctx;
     char block[8 * SL_KIB];
     sl_buf body;
+    if (sl__page_answer(x, request))
+        return;
     const sl_route *r = find(request->path); // there is one: see check
     sl_buf_init_fixed(&body, block, sizeof(block));
     switch (r->kind) {
@@ -197,6 +200,8 @@ static void handle(void *ctx, sl_http_exchange *x, const sl_http_request *reques
 static unsigned check(void *ctx, const sl_http_request *request, unsigned *retry_seconds) {
     (void)ctx;
     (void)retry_seconds;
+    if (sl__page_has(request->path))
+        return strcmp(request->method, "GET") == 0 ? 0 : 405;
     const sl_route *r = find(request->path);
     if (!r)
         return 404;
@@ -209,7 +214,7 @@ static unsigned check(void *ctx, const sl_http_request *request, unsigned *retry
 
 static bool is_open(void *ctx, const sl_http_request *request) {
     (void)ctx;
-    return strcmp(request->path, "/health") == 0;
+    return strcmp(request->path, "/health") == 0 || sl__page_has(request->path);
 }
 
 // A client has left: what it waits for is not computed.

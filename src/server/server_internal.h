@@ -90,6 +90,7 @@ struct sl_server {
     bool stopping;
     sl_server_state state;
     sl_http_exchange *watchers[SL_SERVER_WATCHERS_MAX];
+    bool newcomers; /* among them: they are told at once, also if nothing is new */
 };
 
 /* A line for the log. Any thread. */
@@ -176,6 +177,13 @@ bool sl__hold_any(const sl_hold *h);
 const uint32_t *sl__hold_mask(sl_hold *h, sl_place place, uint32_t n_tokens);
 /* A token was chosen; end tokens are not told. */
 void sl__hold_token(sl_hold *h, uint32_t token);
+
+/* ---- the page (page.c); any thread ---------------------------------------------------------------- */
+
+/* Whether a path is one of the page's files. Only exact names: no path is put together from a request. */
+bool sl__page_has(const char *path);
+/* Answer with the file of that name; false where there is none. */
+bool sl__page_answer(sl_http_exchange *x, const sl_http_request *request);
 
 /* ---- status (status.c) ---------------------------------------------------------------------------- */
 

@@ -5,7 +5,10 @@
 #include "server/server_internal.h"
 
 #define EVENT_SECONDS 0.25
-#define EVENT_BYTES 2048
+/* Four numbers for each of up to 256 layers, which after months have twelve digits or so; what the smallest ring of a
+ * connection takes. */
+#define EVENT_BYTES (15 * SL_KIB)
+#define LAYERS_MAX 256u
 
 static const char *phase_name(sl_server_phase phase) {
     switch (phase) {
@@ -93,6 +96,39 @@ static void member(sl_buf *out, const char *name, uint64_t value) {
     sl_buf_printf(out, "\"%s\":%llu,", name, (unsigned long long)value);
 }
 
+// What a page shows beside the accounts: why a plan of this size serves a model of that one.
+static void add_model(sl_server *s, sl_buf *out) {
+    const sl_plan_info *p = &s->plan;
+    sl_buf_add_text(out, "\"model\":{\"name\":");
+    sl_api_add_string(out, s->name, strlen(s->name));
+    sl_buf_printf(out, ",\"family\":\"%s\",", s->model.family);
+    member(out, "bytes", p->model_bytes);
+    member(out, "context", p->n_ctx);
+    member(out, "context_model", p->n_ctx_model);
+    member(out, "layers", s->model.n_layers);
+    member(out, "experts", p->n_experts_total);
+    member(out, "experts_per_token", p->n_experts_token);
+    member(out, "expert_bytes", p->expert_bytes);
+    member(out, "hot_experts", p->hot_slots);
+    member(out, "streamed_bytes_per_token", p->trunk_streamed_bytes);
+    member(out, "read_bytes_per_token_low", p->token_read_bytes_low);
+    member(out, "read_bytes_per_token_high", p->token_read_bytes_high);
+    sl_buf_printf(out, "\"threads\":%u,\"cpu\":\"%s\",\"io\":\"%s\",\"version\":\"%s\"},",
+                  p->n_threads, s->model.cpu, s->model.io, sl_version());
+}
+
+// What the model asks for, where a request says nothing.
+static void add_sampling(sl_server *s, sl_buf *out) {
+    sl_sampling p;
+    sl_engine_sampling(s->engine, &p);
+    sl_buf_printf(out,
+                  "\"sampling\":{\"temperature\":%.6g,\"top_k\":%u,\"top_p\":%.6g,\"min_p\":%.6g,"
+                  "\"presence_penalty\":%.6g,\"frequency_penalty\":%.6g,\"repeat_penalty\":%.6g},",
+                  (double)p.temperature, p.top_k, (double)p.top_p, (double)p.min_p,
+                  (double)p.presence_penalty, (double)p.frequency_penalty,
+                  (double)p.repeat_penalty);
+}
+
 void sl__status_memory(sl_server *s, sl_buf *out) {
     uint64_t used[SL_ACCOUNTS_MAX];
     sl_memory_info memory;
@@ -109,8 +145,11 @@ void sl__status_memory(sl_server *s, sl_buf *out) {
     member(out, "resident_bytes", memory.rss_bytes);
     member(out, "resident_peak_bytes", memory.rss_peak_bytes);
     member(out, "page_table_bytes", memory.page_table_bytes);
-    sl_buf_printf(out, "\"cgroup_peak_bytes\":%llu},\"accounts\":[",
+    sl_buf_printf(out, "\"cgroup_peak_bytes\":%llu},",
                   (unsigned long long)memory.cgroup_peak_bytes);
+    add_model(s, out);
+    add_sampling(s, out);
+    sl_buf_add_text(out, "\"accounts\":[");
     for (uint32_t i = 0; i < s->plan.n_accounts; i++) {
         const sl_account *a = &s->plan.accounts[i];
         bool server = strcmp(a->name, "server") == 0;
@@ -124,6 +163,18 @@ void sl__status_memory(sl_server *s, sl_buf *out) {
 }
 
 /* ---- events ---------------------------------------------------------------------------------------- */
+
+// Of every layer [hits, reads, reads ahead, those of them that were used], since open: an event that is missed loses nothing.
+static void add_layers(sl_server *s, sl_buf *out) {
+    sl_layer_use use[LAYERS_MAX];
+    uint32_t n = SL_MIN(sl_engine_layers(s->engine, use, LAYERS_MAX), LAYERS_MAX);
+    sl_buf_add_text(out, "\"layers\":[");
+    for (uint32_t i = 0; i < n; i++)
+        sl_buf_printf(out, "%s[%llu,%llu,%llu,%llu]", i ? "," : "", (unsigned long long)use[i].hits,
+                      (unsigned long long)use[i].reads, (unsigned long long)use[i].guess_reads,
+                      (unsigned long long)use[i].guesses_used);
+    sl_buf_add_char(out, ']');
+}
 
 static void add_event(sl_server *s, sl_buf *out) {
     sl_server_state state;
@@ -143,9 +194,10 @@ static void add_event(sl_server *s, sl_buf *out) {
     member(out, "guess_reads", t.guess_reads);
     member(out, "guesses_used", t.guesses_used);
     member(out, "read_bytes", t.read_bytes);
-    sl_buf_printf(out,
-                  "\"prefill_seconds\":%.6f,\"decode_seconds\":%.6f,\"wait_seconds\":%.6f}\n\n",
+    sl_buf_printf(out, "\"prefill_seconds\":%.6f,\"decode_seconds\":%.6f,\"wait_seconds\":%.6f,",
                   t.prefill_seconds, t.decode_seconds, t.wait_seconds);
+    add_layers(s, out);
+    sl_buf_add_text(out, "}\n\n");
 }
 
 // Sends to everybody; who has left, or takes nothing, is let go. last: that was it.
@@ -177,7 +229,8 @@ void sl__watcher_main(void *server) {
         sl_sleep_until(when += EVENT_SECONDS);
         (void)pthread_mutex_lock(&s->mutex);
         stopping = s->stopping;
-        bool anybody = false;
+        bool anybody = false, newcomers = s->newcomers;
+        s->newcomers = false;
         for (unsigned i = 0; i < SL_SERVER_WATCHERS_MAX; i++)
             anybody |= s->watchers[i] != NULL;
         (void)pthread_mutex_unlock(&s->mutex);
@@ -186,7 +239,7 @@ void sl__watcher_main(void *server) {
         sl_buf_init_fixed(&event, block, sizeof(block));
         add_event(s, &event);
         // Nothing new: who has left is still noticed.
-        if (strcmp(before, event.data) == 0)
+        if (!newcomers && strcmp(before, event.data) == 0)
             sl_buf_clear(&event);
         else
             memcpy(before, event.data, event.len + 1);
