@@ -30,6 +30,7 @@ check  clang-format           layout of the sources
 check  clang-tidy             static analysis
 check  shellcheck             static analysis of the scripts
 check  mandoc                 checks the man page
+check  chromium               tests of the page
 check  git                    lists the files that belong to the project
 check  python3-venv           end-to-end tests and comparisons with other implementations
 check  gcc-aarch64-linux-gnu  cross build for arm64

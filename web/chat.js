@@ -475,7 +475,7 @@ export function createChat(on, memory) {
     /* ---- what can be done with a message ---- */
 
     function offerUndo(before, what) {
-        const c = conv;
+        const c = conv, title = c.title;
         toast(what, "Undo", async () => {
             const run = runs.get(c.id);
             if (run) {
@@ -483,7 +483,9 @@ export function createChat(on, memory) {
                 await new Promise((r) => setTimeout(r, 50));
             }
             c.messages = before;
+            c.title = title;
             await save(c);
+            on.changed();
             if (c === conv)
                 showAll();
         });
@@ -529,12 +531,11 @@ export function createChat(on, memory) {
             if (!text.trim())
                 return;
             const before = conv.messages.slice(), i = conv.messages.indexOf(m);
-            const first = i === 0 && !conv.named;
-            cut(i);
-            if (first)
-                conv.title = "";
             if (before.length > i + 1)
                 offerUndo(before, "The message and what followed are replaced.");
+            cut(i);
+            if (i === 0 && !conv.named)
+                conv.title = "";
             send(text);
             byId("input").focus();
         };
