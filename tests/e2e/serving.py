@@ -37,6 +37,7 @@ class Server:
         assert "port" in self.about, line.decode() + self.log()
         self.port, self.name, self.pid = self.about["port"], name, self.process.pid
         self.url = f"{WEB}127.0.0.1:{self.port}"
+        self.idle_descriptors = self.descriptors()
 
     def _line(self, seconds):
         text, end = b"", time.monotonic() + seconds
