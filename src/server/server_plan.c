@@ -8,7 +8,9 @@
 #define SNAPSHOT_SHARE 8u  /* of the budget */
 #define BYTES_PER_TOKEN 8u /* of a prompt's text, as the engine's plan has it */
 #define TEXT_BASE 4096u
-#define SEND_SECONDS 10u /* others wait for the session while a client takes nothing */
+#define BYTES_PER_LOGPROBS 3072u /* of an answer: a token with 20 alternatives */
+#define ANSWER_SHARE 256u        /* of the budget, twice: what logprobs may make it larger */
+#define SEND_SECONDS 10u         /* others wait for the session while a client takes nothing */
 #define PARSE_BYTES_PER_BYTE 4u
 #define MASKS_CACHED 32u
 #define VOCAB_SLACK (64 * SL_KIB)
@@ -101,7 +103,8 @@ sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_er
     http_limits(o, budget, z->text_bytes, &z->http);
     z->job_bytes = PARSE_BYTES_PER_BYTE * z->http.body_bytes_max +
                    clamp(512 * SL_KIB, budget / 32, 6 * SL_MIB);
-    z->out_bytes = clamp(64 * SL_KIB, 4 * z->text_bytes, 16 * SL_MIB);
+    uint64_t with_logprobs = SL_MIN(n_ctx * BYTES_PER_LOGPROBS, budget / ANSWER_SHARE);
+    z->out_bytes = clamp(64 * SL_KIB, SL_MAX(4 * z->text_bytes, with_logprobs), 16 * SL_MIB);
     sl_status st = measure_vocab(o->path, z, err);
     if (st)
         return st;
