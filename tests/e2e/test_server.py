@@ -586,14 +586,13 @@ def test_progress_of_a_prompt(slow):
 
 
 def test_signs_of_life_while_a_prompt_is_computed(sluice, slow, tmp_path):
-    """A chunk that takes longer than five seconds: a comment comes in between, for all APIs."""
+    """One chunk that takes long: progress within it, or a comment, every five seconds at least."""
     with serving(sluice, slow.model, "--cpu", "ref", "--chunk", "1024", mem="700M", ctx=4096, log=tmp_path / "log") as s:
         with s.stream(messages=[{"role": "user", "content": words(60)}], max_tokens=1, temperature=0) as stream:
             begin = time.monotonic()
             lines = list(stream.lines())
         prefill = next(at for at, line in lines if line.startswith("data: ")) - begin
         assert prefill > 5.5, "the model is not slow enough for this machine"
-        assert any(line == ": keep-alive" for _, line in lines)
         times = [begin, *(at for at, _ in lines)]
         assert max(b - a for a, b in zip(times, times[1:])) < 5.5
         assert s.stop() == 0
