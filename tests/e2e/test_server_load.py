@@ -175,7 +175,7 @@ def test_64_clients_inside_the_budget(sluice, demo_store, group, tmp_path, recor
     assert peak is None or peak <= MEM
     assert memory["kernel"]["peak_bytes"] <= MEM
     # Everybody was served: who waited and who was told to come back.
-    assert by_what["answered", 200] > 2 * CLIENTS and by_what["refused", 429] > 0
+    assert by_what["answered", 200] > CLIENTS and by_what["refused", 429] > 0
     for kind, _ in KINDS:
         assert any(n for (k, *_), n in counts.items() if k == kind.__name__), kind
     # The server counted what the clients saw; a client that left has not seen its refusal.
@@ -260,14 +260,15 @@ def test_floods_of_headers(server):
     assert held(server) - before < MIB
 
 
-def test_a_slow_reader_of_a_long_stream_is_cut_and_others_go_on(server):
-    """It takes nothing: after some seconds the session is others' again."""
-    gone = server.metrics()["clients_gone_total"]
-    with server.endless(receive_bytes=1024, logprobs=True, top_logprobs=20) as stuck:
-        server.wait_for(lambda m: m["busy"] == 1)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_takes_nothing_is_cut_and_others_go_on(server, stream):
+    """Ten seconds after its buffers are full the session is others' again."""
+    long = {} if stream else {"max_tokens": 150, "stream": False}
+    n = server.metrics()["requests_total"]
+    with server.endless(receive_bytes=1024, logprobs=True, top_logprobs=5, **long):
+        server.wait_for(lambda m: m["requests_total"] > n)
         begin = time.monotonic()
         a = server.chat(ANSWERS[0]["messages"])
         assert a["choices"][0]["message"]["content"] == ANSWERS[0]["answer"]
-        assert time.monotonic() - begin < 15
+        assert 8 < time.monotonic() - begin < 15
     server.idle()
-    assert server.metrics()["clients_gone_total"] >= gone
