@@ -592,10 +592,11 @@ def test_signs_of_life_while_a_prompt_is_computed(sluice, slow, tmp_path):
             begin = time.monotonic()
             lines = list(stream.lines())
         prefill = next(at for at, line in lines if line.startswith("data: ")) - begin
-        assert prefill > 5.5, "the model is not slow enough for this machine"
         times = [begin, *(at for at, _ in lines)]
-        assert max(b - a for a, b in zip(times, times[1:])) < 5.5
+        assert lines[-1][1] == "data: [DONE]" and max(b - a for a, b in zip(times, times[1:])) < 5.5
         assert s.stop() == 0
+    if prefill < 5.5:
+        pytest.skip(f"this machine computes the prompt in {prefill:.1f} s: nothing had to be said meanwhile")
 
 
 def test_leavers_are_noticed_in_every_phase(slow):
@@ -689,14 +690,14 @@ def test_events(slow):
 
 def test_a_stop_lets_end_what_is_under_way(sluice, demo_store, tmp_path):
     with serving(sluice, demo_store, log=tmp_path / "log") as s:
-        with s.endless(max_tokens=600) as stream:
+        with s.endless(max_tokens=900) as stream:
             lines = stream.lines()
             next(lines)
             waiting = s.endless()
             s.wait_for(lambda m: m["queue_length"] == 1)
             s.process.terminate()
             rest = [line for _, line in lines]
-            assert rest[-1] == "data: [DONE]"  # its 600 tokens
+            assert rest[-1] == "data: [DONE]"  # its 900 tokens
             assert waiting.begin() == 503
             waiting.close()
         assert s.process.wait(20) == 0
