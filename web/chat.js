@@ -18,11 +18,14 @@ export function createChat(on, memory) {
     const box = byId("messages"), scroll = byId("scroll"), jump = byId("jump");
     const runs = new Map();  // conversation id to run
     const views = new Map(); // message id to what is shown of it
+    const dropped = new WeakSet(); // conversations that were deleted while they were answered: not to be saved again
     let conv = store.newConversation(), sticks = true, filling = 0;
 
     /* ---- saving ---- */
 
     async function save(c) {
+        if (dropped.has(c))
+            return;
         try {
             await store.save(c);
             on.storage(null);
@@ -61,6 +64,8 @@ export function createChat(on, memory) {
         const run = runs.get(conv.id);
         if (run && run.message === m)
             return row;
+        if (m.stats)
+            row.append(el("span.stats", {}, statsText(m.stats)));
         if (m.content)
             row.append(iconButton("copy", "Copy", async () => {
                 await copyText(m.content);
@@ -70,8 +75,6 @@ export function createChat(on, memory) {
             row.append(iconButton("edit", "Edit and send again", () => edit(m), ".small"));
         if (m.role === "assistant")
             row.append(iconButton("again", "Answer again", () => again(m), ".small"));
-        if (m.stats)
-            row.append(el("span.stats", {}, statsText(m.stats)));
         return row;
     }
 
@@ -128,7 +131,7 @@ export function createChat(on, memory) {
 
     function thinkingBox(m, run) {
         const details = el("details.thinking", {}, el("summary", {}, run && !m.content && !m.calls
-            ? [el("i.pulse"), "Thinking…"] : `Thought${m.stats && m.stats.thought ? ` for ${seconds(m.stats.thought)}` : ""}`));
+            ? [el("i.pulse"), "Thinking…"] : `Thought${m.stats && m.stats.thought >= 1 ? ` for ${seconds(m.stats.thought)}` : ""}`));
         const inner = el("div.thought", {}, m.thinking);
         details.append(inner);
         return {details, inner};
@@ -238,7 +241,7 @@ export function createChat(on, memory) {
         if (run.retry) {
             fill(v.progress, el("span.waiting", {role: "status"}, el("i.pulse"), `${run.retry.message} Next try in ${run.retry.left} s.`));
         } else if (m.content || m.calls || m.thinking) {
-            fill(v.progress, el("i.caret", {"aria-hidden": "true"}));
+            fill(v.progress, m.content || m.calls ? el("i.caret", {"aria-hidden": "true"}) : "");
         } else if (run.total > 0 && run.done < run.total) {
             const left = run.done > run.first && run.rate ? (run.total - run.done) / run.rate : 0;
             const bar = el("progress", {max: run.total, value: run.done, "aria-label": "Progress of the prompt"});
@@ -593,7 +596,15 @@ export function createChat(on, memory) {
                 run.controller.abort();
             return Boolean(run);
         },
-        stopAll: (id) => runs.has(id) && runs.get(id).controller.abort(),
+        /* A conversation was deleted, or all of them: nothing of it comes back. */
+        drop(id) {
+            for (const run of runs.values()) {
+                if (id === undefined || run.conv.id === id) {
+                    dropped.add(run.conv);
+                    run.controller.abort();
+                }
+            }
+        },
         fresh() {
             conv = store.newConversation();
             showAll();
@@ -662,7 +673,7 @@ export function emptyState(box, plan, ask) {
         if (m.hot_experts)
             facts.push([m.hot_experts >= m.experts ? "All" : count(m.hot_experts), "experts stay in memory: those most likely to be needed again."]);
         if (!isWhole(plan))
-            facts.push([m.read_bytes_per_token_high ? `≈ ${bytes((m.read_bytes_per_token_low + m.read_bytes_per_token_high) / 2)}` : "The rest", "is read from the drive for a token, while the processor computes."]);
+            facts.push([m.read_bytes_per_token_high ? `≈ ${bytes((m.read_bytes_per_token_low + m.read_bytes_per_token_high) / 2)}` : "The rest", "a token is what the plan expects to be read from the drive, while the processor computes."]);
     }
     fill(box, el("h2", {}, title),
          el("p", {}, m && !isWhole(plan) ? "The weights that every token needs sit in memory. The others stay on the drive and are read when a token asks for them." : ""),

@@ -96,8 +96,9 @@ function dataSection(changed) {
            file,
            el("button.plain.danger-text", {type: "button", onclick: () =>
                confirmDelete("All conversations in this browser are deleted. This cannot be undone.", async () => {
-                   await store.removeAll();
                    changed(true);
+                   await store.removeAll();
+                   changed();
                })}, "Delete all")));
 }
 

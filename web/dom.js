@@ -112,6 +112,8 @@ export function rate(n) {
 }
 
 export function seconds(s) {
+    if (s < 0.95)
+        return `${Math.max(1, Math.round(s * 1000))} ms`;
     if (s < 10)
         return `${s.toFixed(1)} s`;
     if (s < 60)

@@ -100,9 +100,9 @@ export function createList(on) {
 
     async function remove(h) {
         const c = await store.load(h.id);
+        on.removed(h.id);
         await store.remove(h.id);
         await refresh();
-        on.removed(h.id);
         toast(`“${titleOf(h).slice(0, 40)}” deleted.`, "Undo", async () => {
             await store.save(c);
             await refresh();

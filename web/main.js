@@ -55,7 +55,7 @@ const list = createList({
         await go(id);
     },
     removed(id) {
-        chat.stopAll(id);
+        chat.drop(id);
         if (chat.conversation.id === id)
             newConversation();
     },
@@ -142,9 +142,11 @@ function openSettings() {
             chat.keep();
         },
         async changed(all) {
-            await list.refresh();
-            if (all)
+            if (all) {
+                chat.drop();
                 newConversation();
+            }
+            await list.refresh();
         },
     });
 }

@@ -169,14 +169,24 @@ export function createMemory() {
     function since(from, to) {
         const d = (name) => to[name] - from[name];
         const uses = d("hits") + d("guesses_used") + d("reads");
-        const tokens = d("tokens_decoded") + d("tokens_prefilled");
+        const decoded = d("tokens_decoded"), prefilled = d("tokens_prefilled"), tokens = decoded + prefilled;
         return {
-            decoded: d("tokens_decoded"), prefilled: d("tokens_prefilled"),
+            decoded, prefilled, uses,
             speed: d("decode_seconds") > 0 ? d("tokens_decoded") / d("decode_seconds") : 0,
-            prefill: d("prefill_seconds") > 0 ? d("tokens_prefilled") / d("prefill_seconds") : 0,
+            prefill: d("prefill_seconds") > 0 ? prefilled / d("prefill_seconds") : 0,
             hits: uses > 0 ? (d("hits") + d("guesses_used")) / uses : null,
             bytes: tokens > 0 ? d("read_bytes") / tokens : null,
         };
+    }
+
+    /* While a prompt is computed, counters of tokens stand still until a chunk is through: what is told of its progress
+     * does not. */
+    function reading() {
+        const last = samples[samples.length - 1];
+        const first = samples.find((x) => x.phase === "prefill" && x.prompt_total === last.prompt_total);
+        const s = since(first, last), n = last.prompt_done - first.prompt_done;
+        return {...s, prefilled: n, prefill: n > 0 ? n / ((last.at - first.at) / 1000) : 0,
+                bytes: n > 0 ? (last.read_bytes - first.read_bytes) / n : null};
     }
 
     // The last seconds, or as long as it takes for a few tokens.
@@ -192,8 +202,8 @@ export function createMemory() {
 
     function drawFigures() {
         const phase = status.phase;
-        let s = phase === "idle" ? (answerBegan && since(answerBegan, status)) : recent();
-        if (s && !s.decoded && !s.prefilled)
+        let s = phase === "idle" ? (answerBegan && since(answerBegan, status)) : phase === "prefill" ? reading() : recent();
+        if (s && !s.decoded && !s.prefilled && !s.uses)
             s = null;
         const speed = s && (phase === "prefill" || (s.decoded === 0 && s.prefilled > 0) ? s.prefill : s.speed);
         const words = {idle: "Idle", prepare: "Preparing", prefill: "Reading the prompt", answer: "Answering"};

@@ -189,7 +189,7 @@ function checkMessage(m) {
             out.finish = m.finish;
         if (m.stats && typeof m.stats === "object") {
             out.stats = {};
-            for (const name of ["tokens", "seconds", "first", "prompt", "cached", "hits"])
+            for (const name of ["tokens", "seconds", "first", "thought", "prompt", "cached", "hits"])
                 if (Number.isFinite(m.stats[name]))
                     out.stats[name] = m.stats[name];
         }

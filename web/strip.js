@@ -56,13 +56,12 @@ export function createStrip() {
                 const uses = s[HIT] + s[READ] + s[USED], x = i * step;
                 if (!uses && !s[EARLY])
                     return;
-                let at = x;
-                for (const [n, color] of [[s[HIT], colors.hit], [s[USED], colors.early], [s[READ], colors.read]]) {
-                    const w = uses ? n / uses * cell : 0;
-                    g.globalAlpha = fade;
+                // One colour for a cell, mixed by what its uses were.
+                const all = uses || 1;
+                for (const [share, color] of [[1, uses ? colors.hit : colors.empty], [s[USED] / all, colors.early], [s[READ] / all, colors.read]]) {
+                    g.globalAlpha = fade * share;
                     g.fillStyle = color;
-                    g.fillRect(at, y, w, ROW);
-                    at += w;
+                    g.fillRect(x, y, cell, ROW);
                 }
             });
             g.globalAlpha = 1;

@@ -3,6 +3,7 @@ import gzip
 import json
 import pathlib
 import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -332,6 +333,50 @@ def test_slow_connection_streams_and_stops(proxy, new_page):
     page.locator("#input").focus()
     page.keyboard.press("Alt+r")
     done(page, 1)
+
+
+def test_progress_of_a_prompt(proxy, new_page):
+    page = ready(new_page(proxy.port))
+    greedy(page)
+    proxy.piece, proxy.pause = 60, 0.05
+    ask(page, "word " * 600)
+    bar = page.locator("progress")
+    bar.wait_for()
+    first = bar.evaluate("e => e.value")
+    until(page, "n => document.querySelector('progress') && document.querySelector('progress').value > n", first)
+    assert re.search(r"Reading the prompt: [\d,]+ of [\d,]+ tokens", page.locator(".waiting").inner_text())
+    page.keyboard.press("Escape")
+    page.locator(".note", has_text="Stopped").wait_for()
+
+
+def test_deleting_what_is_being_answered(proxy, new_page):
+    page = ready(new_page(proxy.port))
+    greedy(page)
+    proxy.piece, proxy.pause = 250, 0.05
+    ask(page, "Tell me a story about a fox.")
+    until(page, "(document.querySelector('.message.live .text') || {innerText: ''}).innerText.length > 20")
+    page.locator(".entry .open").focus()
+    page.keyboard.press("Delete")
+    page.locator(".none").wait_for()
+    page.wait_for_timeout(1500)  # nothing that was under way saves it again
+    page.reload()
+    ready(page)
+    assert page.locator(".none").count() == 1 and page.locator(".message").count() == 0
+
+
+def test_waiting_for_others(server, new_page):
+    page = ready(new_page(server.port))
+    greedy(page)
+    end = server.post("/tokenize", {"content": "<|im_end|>", "parse_special": True})["tokens"]
+    other = threading.Thread(target=server.post, args=("/v1/chat/completions", {
+        "model": "demo", "messages": [{"role": "user", "content": "Tell me a story."}], "temperature": 1,
+        "logit_bias": {str(end[0]): -100}, "max_tokens": 300}))
+    other.start()
+    until(page, "document.querySelector('[data-figure=phase]').textContent.includes('Answering')")
+    ask(page, OWL)
+    page.locator(".waiting", has_text="the server answers one at a time").wait_for()
+    other.join()
+    assert OWL_ANSWER in done(page, 1)
 
 
 def test_broken_connection(proxy, new_page):
