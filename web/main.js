@@ -78,7 +78,8 @@ function newConversation() {
     store.setSetting("last", undefined);
     history.replaceState(null, "", location.pathname);
     closeSide();
-    input.focus();
+    if (!matchMedia("(pointer: coarse)").matches) // there a focus brings up the keyboard
+        input.focus();
 }
 byId("new").addEventListener("click", newConversation);
 
