@@ -29,6 +29,24 @@ bool trace_keep_token(void *user, uint32_t token) {
     return true;
 }
 
+// What layers were told of and what telemetry says are the same sums.
+static void layers_add_up(const sl_engine *engine, const sl_telemetry *t) {
+    sl_layer_use use[256], sum = {0};
+    uint32_t n = sl_engine_layers(engine, use, 256);
+    assert_in_range(n, 1, 256);
+    assert_int_equal(sl_engine_layers(engine, NULL, 0), n);
+    for (uint32_t i = 0; i < n; i++) {
+        sum.hits += use[i].hits;
+        sum.reads += use[i].reads;
+        sum.guess_reads += use[i].guess_reads;
+        sum.guesses_used += use[i].guesses_used;
+    }
+    assert_int_equal(sum.hits, t->hits);
+    assert_int_equal(sum.reads, t->reads);
+    assert_int_equal(sum.guess_reads, t->guess_reads);
+    assert_int_equal(sum.guesses_used, t->guesses_used);
+}
+
 void trace_run(const char *store, const sl_engine_options *o, const uint32_t *tokens, uint32_t n,
                const uint32_t *prompt, uint32_t n_prompt, trace *t) {
     sl_engine *engine;
@@ -62,6 +80,7 @@ void trace_run(const char *store, const sl_engine_options *o, const uint32_t *to
     assert_int_equal(result.n_generated, t->n_answer);
     sl_engine_telemetry(engine, &telemetry);
     t->trunk_read_bytes = telemetry.trunk_read_bytes;
+    layers_add_up(engine, &telemetry);
     sl_engine_close(engine);
 }
 
