@@ -270,6 +270,7 @@ static void print_example(serving *s) {
     snprintf(body + n, sizeof(body) - n,
              "\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}");
     cli_set_style(out, CLI_DIM);
+    cli_puts(out, "  In a browser that is a chat. For programs:\n");
     cli_print(out, "  curl %s/v1/chat/completions \\\n", make_url(s, true, url));
     if (s->keys.n > 0)
         cli_puts(out, "    -H \"Authorization: Bearer $KEY\" \\\n");
