@@ -455,7 +455,7 @@ static sl_status init_slot(sl_http_server *server, uint32_t index, sl_error *err
 
 static sl_status open_all(sl_http_server *server, sl_error *err) {
     sl_status st;
-    if ((st = sl__http_listen(server, err)))
+    if ((st = sl__http_listen(&server->options, &server->listen_fd, &server->port, err)))
         return st;
     server->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -509,6 +509,16 @@ sl_status sl_http_start(const sl_http_options *options, sl_arena *arena, sl_http
         close_all(server);
     }
     return st;
+}
+
+sl_status sl_http_try(const sl_http_options *options, sl_error *err) {
+    int fd;
+    uint16_t port;
+    sl_status st = check(options, err);
+    if (st || (st = sl__http_listen(options, &fd, &port, err)))
+        return st;
+    (void)close(fd);
+    return SL_OK;
 }
 
 uint16_t sl_http_port(const sl_http_server *server) {

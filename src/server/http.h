@@ -131,6 +131,9 @@ uint64_t sl_http_bytes(const sl_http_options *options);
  * loopback), SL_ERR_IO (the address cannot be had), SL_ERR_MEMORY. */
 SL_MUST_USE sl_status sl_http_start(const sl_http_options *options, sl_arena *arena,
                                     sl_http_server **out, sl_error *err);
+/* Whether sl_http_start() would accept the options and get the address, just now: for those who prepare for long in
+ * between. Errors: as there, but SL_ERR_MEMORY. */
+SL_MUST_USE sl_status sl_http_try(const sl_http_options *options, sl_error *err);
 uint16_t sl_http_port(const sl_http_server *server);
 
 /* Stop: new connections are refused at once; exchanges that are under way have `seconds` to end,

@@ -100,22 +100,25 @@ uint64_t sl__http_socket_bytes(const sl_http_options *options) {
            16 * SL_KIB; // the socket, three watches of it, one packet over the limit
 }
 
-sl_status sl__http_listen(sl_http_server *server, sl_error *err) {
-    const sl_http_options *const options = &server->options;
+sl_status sl__http_listen(const sl_http_options *options, int *fd, uint16_t *port, sl_error *err) {
     address a;
     socklen_t n;
+    *fd = -1;
     if (!parse_address(options, &a, &n))
         return sl_fail(err, SL_ERR_ARGUMENT, "'%s' is no IPv4 or IPv6 address in digits",
                        options->host);
-    server->listen_fd = socket(a.any.sa_family, SOCK_STREAM, 0);
-    if (server->listen_fd < 0)
+    int made = socket(a.any.sa_family, SOCK_STREAM, 0);
+    if (made < 0)
         return sl_fail_errno(err, SL_ERR_IO, errno, "a socket to listen with");
-    if (!set_flags(server->listen_fd) || !set_buffers(server->listen_fd, options) ||
-        bind(server->listen_fd, &a.any, n) != 0 || listen(server->listen_fd, LISTEN_BACKLOG) != 0 ||
-        getsockname(server->listen_fd, &a.any, &n) != 0)
-        return sl_fail_errno(err, SL_ERR_IO, errno, "listening on %s port %u",
+    if (!set_flags(made) || !set_buffers(made, options) || bind(made, &a.any, n) != 0 ||
+        listen(made, LISTEN_BACKLOG) != 0 || getsockname(made, &a.any, &n) != 0) {
+        int errnum = errno;
+        (void)close(made);
+        return sl_fail_errno(err, SL_ERR_IO, errnum, "listening on %s port %u",
                              options->host ? options->host : "127.0.0.1", options->port);
-    server->port = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
+    }
+    *fd = made;
+    *port = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
     return SL_OK;
 }
 

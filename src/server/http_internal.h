@@ -147,7 +147,8 @@ void sl__http_error_text(const sl_http_server *server, const char *path, unsigne
 /* ---- http_connection.c: sockets, without libmicrohttpd
  * -------------------------------------------- */
 
-SL_MUST_USE sl_status sl__http_listen(sl_http_server *server, sl_error *err);
+SL_MUST_USE sl_status sl__http_listen(const sl_http_options *options, int *fd, uint16_t *port,
+                                      sl_error *err);
 /* Is the host of these options a loopback address? False as well when it is no address. */
 bool sl__http_is_loopback(const sl_http_options *options);
 /* What the kernel may hold for a connection. */

@@ -99,7 +99,10 @@ void sl__answer_error(sl_server *s, sl_http_exchange *x, sl_api_dialect dialect,
 /* ---- at once -------------------------------------------------------------------------------------- */
 
 static void respond(sl_http_exchange *x, const char *type, const sl_buf *body) {
-    sl_http_respond(x, 200, type, NULL, 0, body->data, body->len);
+    if (body->failed)
+        sl_http_refuse(x, 500, "the answer is longer than expected", 0);
+    else
+        sl_http_respond(x, 200, type, NULL, 0, body->data, body->len);
 }
 
 static void model(sl_server *s, sl_http_exchange *x, const char *name, sl_buf *body) {

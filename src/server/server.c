@@ -131,6 +131,13 @@ static sl_status start(sl_server *s, sl_error *err) {
     return SL_OK;
 }
 
+// A port that is taken shows before a large model has been read.
+static sl_status try_address(sl_server *s, sl_error *err) {
+    sl_http_options http = s->sizes.http;
+    sl__routes_init(s, &http);
+    return sl_http_try(&http, err);
+}
+
 static void choose_name(sl_server *s) {
     const char *name = s->options.name;
     if (!name) {
@@ -160,8 +167,8 @@ sl_status sl_server_open(const sl_server_options *options, const sl_progress *pr
     (void)pthread_cond_init(&s->has_ended, NULL);
     choose_name(s);
     sl_status st;
-    if ((st = sl__server_sizes(options, &s->sizes, err)) || (st = open_engine(s, progress, err)) ||
-        (st = lay_out(s, err)) || (st = start(s, err))) {
+    if ((st = sl__server_sizes(options, &s->sizes, err)) || (st = try_address(s, err)) ||
+        (st = open_engine(s, progress, err)) || (st = lay_out(s, err)) || (st = start(s, err))) {
         sl_server_close(s);
         return st;
     }
