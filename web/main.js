@@ -105,6 +105,7 @@ function submit(text) {
         return;
     input.value = "";
     grow();
+    keepDraft();
     const c = chat.conversation;
     list.select(c.id);
     store.setSetting("last", c.id);
@@ -118,7 +119,28 @@ byId("composer").addEventListener("submit", (e) => {
     else
         submit(input.value);
 });
-input.addEventListener("input", grow);
+input.addEventListener("input", () => {
+    grow();
+    keepDraft();
+});
+
+/* What is written and not sent outlasts a reload of the tab. */
+function keepDraft() {
+    try {
+        sessionStorage.setItem("sluice.draft", input.value);
+    } catch {
+        // then it does not
+    }
+}
+
+function restoreDraft() {
+    try {
+        input.value = sessionStorage.getItem("sluice.draft") || "";
+    } catch {
+        // nothing to restore
+    }
+    grow();
+}
 input.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing && !e.altKey) {
         e.preventDefault();
@@ -328,7 +350,7 @@ async function start() {
     drawBanner();
     drawEmpty();
     drawSettings();
-    drawSend();
+    restoreDraft();
     await list.refresh();
     const wanted = /^#([0-9a-f]{32})$/.exec(location.hash);
     const id = wanted ? wanted[1] : store.setting("last", "");

@@ -140,10 +140,13 @@ def test_chat(server, new_page, pictures, tmp_path, size, scheme):
 
     # Nothing is lost when the page is loaded again.
     before = page.locator("#messages").text_content()
+    assert page.input_value("#input") == ""
+    page.fill("#input", "a draft")
     page.reload()
     ready(page)
     until(page, "document.querySelectorAll('.message').length === 4")
     assert page.locator("#messages").text_content() == before
+    assert page.input_value("#input") == "a draft"
 
     # Edit the first question and send it again: what followed goes, and comes back by "Undo".
     page.locator(".message.user").first.hover()
