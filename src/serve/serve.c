@@ -307,21 +307,11 @@ static void print_text(serving *s, const sl_plan_info *plan) {
     }
 }
 
-// The plan that is shown. Snapshots that nobody asked for give way to a smaller budget (server.h), so
-// the smallest one that works has none.
-static void read_plan(const serving *s, sl_plan_info *plan) {
-    sl_engine_plan(sl_server_engine(s->server), plan);
-    for (uint32_t i = 0; i < plan->n_accounts && !cli_given(s->c, CLI_SNAPSHOTS); i++) {
-        if (strcmp(plan->accounts[i].name, "snapshots") == 0)
-            plan->smallest_bytes -= plan->accounts[i].bytes;
-    }
-}
-
 // Say where the server listens. A reader of our output that left is no reason not to serve.
 static int say_listening(serving *s) {
     cli *c = s->c;
     sl_plan_info plan;
-    read_plan(s, &plan);
+    sl_server_plan(s->server, &plan);
     if (c->json)
         print_json(s, &plan);
     else

@@ -82,6 +82,12 @@ static sl_status render(generation *g, const char *variables_text, size_t len, c
     sl_error cause;
     sl_status st = sl_engine_render(g->s->engine, variables_text, len, out,
                                     (size_t)g->s->sizes.text_bytes, n, &cause);
+    if (st == SL_ERR_CONTEXT)
+        return sl_api_fail(g->err, SL_API_ERR_CONTEXT, "messages",
+                           "the prompt is longer than the %llu bytes that this server holds for a "
+                           "context of %u tokens; nothing was cut. Write a shorter one, or serve "
+                           "with a larger --ctx",
+                           (unsigned long long)g->s->sizes.text_bytes, g->s->plan.n_ctx);
     return st ? sl_api_fail_engine(g->err, "messages", &cause) : SL_OK;
 }
 

@@ -52,6 +52,8 @@ SL_MUST_USE sl_status sl_server_open(const sl_server_options *options, const sl_
                                      sl_server **out, sl_error *err);
 uint16_t sl_server_port(const sl_server *server);
 const sl_engine *sl_server_engine(const sl_server *server);
+/* The engine's plan, with the smallest budget that a server of these options works with. */
+void sl_server_plan(const sl_server *server, sl_plan_info *out);
 /* What the process shut itself off from, in one line; static. */
 const char *sl_server_sandbox(const sl_server *server);
 

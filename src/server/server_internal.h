@@ -26,6 +26,7 @@ typedef struct sl_server_sizes {
     uint64_t arena_bytes;  /* of all that, HTTP's own part included */
     uint64_t server_bytes; /* the account: arena_bytes, and what HTTP makes others hold */
     uint64_t snapshot_bytes;
+    uint64_t smallest_bytes; /* the smallest budget that works with these options; 0: not known */
 } sl_server_sizes;
 
 /* The numbers of a server for this budget. Errors: as sl_server_engine_options(). */

@@ -1,19 +1,31 @@
 /* How large the parts of a server are. Everything follows from the budget, the context and the options, so that the
- * plan can be shown, and refused, before a model is opened. */
+ * plan can be shown, and refused, before a model is opened.
+ *
+ * There are two sizes of server. The frugal one decides what is possible at all; where it leaves much room, the ample
+ * one takes its place. So the smallest budget is the same whatever budget was asked for. */
 #include <string.h>
 
 #include "server/server_internal.h"
 
-#define SMALL_BUDGET (128 * SL_MIB)
-#define SNAPSHOT_SHARE 8u  /* of the budget */
-#define BYTES_PER_TOKEN 8u /* of a prompt's text, as the engine's plan has it */
+#define AMPLE_ROOM (128 * SL_MIB) /* beyond the smallest budget */
+#define SNAPSHOT_SHARE 8u         /* of the budget */
+#define BYTES_PER_TOKEN 8u        /* of a prompt's text, as the engine's plan has it */
 #define TEXT_BASE 4096u
 #define BYTES_PER_LOGPROBS 3072u /* of an answer: a token with 20 alternatives */
-#define ANSWER_SHARE 256u        /* of the budget, twice: what logprobs may make it larger */
 #define SEND_SECONDS 10u         /* others wait for the session while a client takes nothing */
 #define PARSE_BYTES_PER_BYTE 4u
-#define MASKS_CACHED 32u
 #define VOCAB_SLACK (64 * SL_KIB)
+
+typedef struct server_scale {
+    uint32_t n_connections, n_masks;
+    uint64_t connection_bytes; /* out, of each */
+    uint64_t schema_bytes;     /* compiled, and for compiling */
+    uint64_t answer_bytes;     /* of one that is not streamed, with logprobs */
+    uint64_t bodies_bytes;     /* at least */
+} server_scale;
+
+static const server_scale frugal = {16, 4, 16 * SL_KIB, 3 * SL_MIB / 2, 256 * SL_KIB, 0};
+static const server_scale ample = {80, 32, 32 * SL_KIB, 6 * SL_MIB, 16 * SL_MIB, 4 * SL_MIB};
 
 static uint64_t clamp(uint64_t least, uint64_t value, uint64_t most) {
     return SL_MIN(SL_MAX(least, value), most);
@@ -30,7 +42,8 @@ static bool token_bytes(const void *ctx, uint32_t id, const char **bytes, size_t
 
 /* Of the tokens as a trie. Which ids end an answer is not known before the model is open, and changes nothing. Without a
  * printable character of its own, a vocabulary cannot spell every answer: 0. */
-static sl_status measure_vocab(const char *path, sl_server_sizes *z, sl_error *err) {
+static sl_status measure_vocab(const char *path, sl_server_sizes *z, uint32_t *n_vocab,
+                               sl_error *err) {
     sl_tokenizer *t;
     sl_arena scratch;
     uint64_t *bytes = &z->vocab_bytes;
@@ -49,19 +62,16 @@ static sl_status measure_vocab(const char *path, sl_server_sizes *z, sl_error *e
             st = SL_OK; // *bytes is 0
         sl_arena_unmap(&scratch);
     }
-    if (!st && *bytes) {
+    if (!st && *bytes)
         *bytes = SL_ALIGN_UP(*bytes + VOCAB_SLACK, SL_PAGE);
-        z->work_bytes =
-            SL_ALIGN_UP(sl_constraint_work_bytes(n + 8192, z->n_masks) + SL_KIB, SL_PAGE);
-    }
+    *n_vocab = n;
     sl_tokenizer_close(t);
     sl_mem_trim();
     return st;
 }
 
-static void http_limits(const sl_server_options *o, uint64_t budget, uint64_t text,
+static void http_limits(const sl_server_options *o, const server_scale *scale, uint64_t text,
                         sl_http_options *http) {
-    bool small = budget < SMALL_BUDGET;
     sl_http_options_init(http);
     http->host = o->host;
     http->port = o->port;
@@ -71,43 +81,31 @@ static void http_limits(const sl_server_options *o, uint64_t budget, uint64_t te
     http->n_origins = o->n_origins;
     http->keys = o->keys;
     http->n_keys = o->n_keys;
-    http->n_connections_max = o->n_connections ? o->n_connections : small ? 16 : 80;
+    http->n_connections_max = o->n_connections ? o->n_connections : scale->n_connections;
     http->send_seconds = SEND_SECONDS;
-    http->out_bytes = small ? 16 * SL_KIB : 32 * SL_KIB;
+    http->out_bytes = scale->connection_bytes;
     http->body_bytes_max = clamp(256 * SL_KIB, 4 * text, 8 * SL_MIB);
-    http->bodies_bytes =
-        small ? http->body_bytes_max + 64 * SL_KIB : SL_MAX(2 * http->body_bytes_max, 4 * SL_MIB);
+    http->bodies_bytes = scale->bodies_bytes ? SL_MAX(2 * http->body_bytes_max, scale->bodies_bytes)
+                                             : http->body_bytes_max + 64 * SL_KIB;
 }
 
-/* A share of the budget, and no more than half of what the model itself leaves: otherwise snapshots that nobody asked
- * for would make the smallest budget larger. */
-static uint64_t default_snapshots(const sl_server_options *o, uint64_t budget,
-                                  uint64_t server_bytes) {
-    sl_engine_options without = o->engine;
-    sl_plan_info plan;
-    without.mem_bytes = budget;
-    without.server_bytes = server_bytes;
-    without.snapshot_bytes = 0;
-    if (sl_plan(o->path, &without, false, &plan, NULL) != SL_OK)
-        return 0; // opening says why, with a plan that has none
-    return SL_MIN(budget / SNAPSHOT_SHARE, (budget - plan.smallest_bytes) / 2);
-}
-
-sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_error *err) {
-    uint64_t budget = o->engine.mem_bytes ? o->engine.mem_bytes : sl_default_mem_bytes();
+// What follows from the scale; the vocabulary is measured already.
+static sl_status fill(const sl_server_options *o, const server_scale *scale, uint32_t n_vocab,
+                      sl_server_sizes *z, sl_error *err) {
     uint64_t n_ctx = o->engine.n_ctx ? o->engine.n_ctx : 4096;
-    memset(z, 0, sizeof(*z));
     z->text_bytes = n_ctx * BYTES_PER_TOKEN + TEXT_BASE;
     z->n_queue = o->n_queue ? o->n_queue : 64;
-    z->n_masks = budget < SMALL_BUDGET ? 4 : MASKS_CACHED;
-    http_limits(o, budget, z->text_bytes, &z->http);
-    z->job_bytes = PARSE_BYTES_PER_BYTE * z->http.body_bytes_max +
-                   clamp(512 * SL_KIB, budget / 32, 6 * SL_MIB);
-    uint64_t with_logprobs = SL_MIN(n_ctx * BYTES_PER_LOGPROBS, budget / ANSWER_SHARE);
-    z->out_bytes = clamp(64 * SL_KIB, SL_MAX(4 * z->text_bytes, with_logprobs), 16 * SL_MIB);
-    sl_status st = measure_vocab(o->path, z, err);
-    if (st)
-        return st;
+    z->n_masks = scale->n_masks;
+    z->work_bytes =
+        z->vocab_bytes
+            ? SL_ALIGN_UP(sl_constraint_work_bytes(n_vocab + 8192, z->n_masks) + SL_KIB, SL_PAGE)
+            : 0;
+    http_limits(o, scale, z->text_bytes, &z->http);
+    z->job_bytes = PARSE_BYTES_PER_BYTE * z->http.body_bytes_max + scale->schema_bytes;
+    z->out_bytes =
+        clamp(64 * SL_KIB,
+              SL_MAX(4 * z->text_bytes, SL_MIN(n_ctx * BYTES_PER_LOGPROBS, scale->answer_bytes)),
+              16 * SL_MIB);
     uint64_t http = sl_http_arena_bytes(&z->http), rest = sl_http_rest_bytes(&z->http);
     if (http == UINT64_MAX || rest == UINT64_MAX)
         return sl_fail(err, SL_ERR_ARGUMENT, "the server's limits are out of range");
@@ -119,10 +117,44 @@ sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_er
     z->arena_bytes = SL_ALIGN_UP(z->arena_bytes, SL_PAGE);
     z->server_bytes = z->arena_bytes + rest + 2 * SL_THREAD_KERNEL_BYTES + SL_SANDBOX_KERNEL_BYTES +
                       SL_ALIGN_UP(sizeof(sl_server), SL_PAGE);
-    z->snapshot_bytes = o->snapshot_bytes == SL_SERVER_DEFAULT
-                            ? default_snapshots(o, budget, z->server_bytes)
-                            : o->snapshot_bytes;
     return SL_OK;
+}
+
+/* What the budget has beyond the smallest one, with a server of these sizes and the snapshots that were asked for. 0
+ * where it is too small: opening says why. */
+static uint64_t room_beside(const sl_server_options *o, uint64_t budget, sl_server_sizes *z) {
+    sl_engine_options options = o->engine;
+    sl_plan_info plan;
+    options.mem_bytes = budget;
+    options.server_bytes = z->server_bytes;
+    options.snapshot_bytes = z->snapshot_bytes;
+    sl_status st = sl_plan(o->path, &options, false, &plan, NULL);
+    z->smallest_bytes = st == SL_OK || st == SL_ERR_BUDGET ? plan.smallest_bytes : 0;
+    return st == SL_OK ? budget - plan.smallest_bytes : 0;
+}
+
+sl_status sl__server_sizes(const sl_server_options *o, sl_server_sizes *z, sl_error *err) {
+    uint64_t budget = o->engine.mem_bytes ? o->engine.mem_bytes : sl_default_mem_bytes();
+    bool by_default = o->snapshot_bytes == SL_SERVER_DEFAULT;
+    uint32_t n_vocab;
+    memset(z, 0, sizeof(*z));
+    z->snapshot_bytes = by_default ? 0 : o->snapshot_bytes;
+    sl_status st;
+    if ((st = measure_vocab(o->path, z, &n_vocab, err)) || (st = fill(o, &frugal, n_vocab, z, err)))
+        return st;
+    uint64_t room = room_beside(o, budget, z);
+    if (room >= AMPLE_ROOM && (st = fill(o, &ample, n_vocab, z, err)))
+        return st;
+    // Snapshots that nobody asked for take no more than half of it.
+    if (by_default)
+        z->snapshot_bytes = SL_MIN(budget / SNAPSHOT_SHARE, room / 2);
+    return SL_OK;
+}
+
+void sl_server_plan(const sl_server *s, sl_plan_info *out) {
+    *out = s->plan;
+    if (s->sizes.smallest_bytes)
+        out->smallest_bytes = s->sizes.smallest_bytes;
 }
 
 void sl_server_options_init(sl_server_options *o) {

@@ -62,6 +62,10 @@ sl_status sl_server_open(const sl_server_options *options, const sl_progress *pr
     return SL_OK;
 }
 
+void sl_server_plan(const sl_server *server, sl_plan_info *out) {
+    sl_engine_plan(server->engine, out);
+}
+
 uint16_t sl_server_port(const sl_server *server) {
     return server->options.port ? server->options.port : 49152;
 }
