@@ -73,7 +73,8 @@ def failed(p, code):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_listens_and_stops(serve, number):
-    p = serve("demo", "--port", "0")
+    # Not ignored, as it would be where the tests themselves run under nohup.
+    p = serve("demo", "--port", "0", preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     out, err = stop(p, number)
     assert (p.returncode, out) == (0, LISTENING)
     assert "in a budget of 64.0 MiB" in err and "\nSandbox    opens no files" in err

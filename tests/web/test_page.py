@@ -203,10 +203,10 @@ def test_list(server, new_page, tmp_path):
     page.keyboard.press("Control+k")
     page.keyboard.type("about bir")
     until(page, "document.querySelectorAll('.entry').length === 1")
-    assert page.locator(".entry").inner_text() == "birds"
+    until(page, "document.querySelector('.entry').innerText === 'birds'")
     page.keyboard.press("Enter")
     page.wait_for_selector(".message.user")
-    assert page.locator("#title").inner_text() == "birds"
+    until(page, "document.querySelector('#title').innerText === 'birds'")
     page.fill("#search", "nothing has this")
     page.get_by_text("Nothing found.").wait_for()
     page.fill("#search", "")
@@ -216,7 +216,7 @@ def test_list(server, new_page, tmp_path):
     page.keyboard.type("feathers")
     page.keyboard.press("Enter")
     page.locator(".entry .open", has_text="feathers").wait_for()
-    assert page.locator("#title").inner_text() == "feathers"
+    until(page, "document.querySelector('#title').innerText === 'feathers'")
     page.keyboard.press("Delete")
     until(page, "document.querySelectorAll('.entry').length === 2")
     page.locator(".toast button", has_text="Undo").click()
