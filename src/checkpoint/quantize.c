@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/ref/fma.h"
+
 #define GROUP_MAX 128u
 #define LANES 8u
 
@@ -261,7 +263,7 @@ void sl_dequantize_rows(const void *codes, const void *scales, const void *biase
             for (unsigned b = 0; b < bits; b++)
                 word |= (uint64_t)from[b] << (8 * b);
             for (unsigned j = 0; j < 8; j++)
-                out[j] = fmaf((float)(word >> (bits * j) & ((1u << bits) - 1)), scale, bias);
+                out[j] = sl__fmaf((float)(word >> (bits * j) & ((1u << bits) - 1)), scale, bias);
         }
     }
 }

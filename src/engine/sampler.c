@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
+
 #define SEEN_TIMES 4u /* one time in the answer */
 
 void sl_sampler_init(sl_sampler *s, uint32_t n_vocab, void *memory) {
@@ -202,7 +204,7 @@ float sl_sampler_logprobs(sl_sampler *s, sl_backend *backend, const float *logit
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += (double)s->logits[i];
-    double all = (double)max + log(sum);
+    double all = (double)max + sl_log64(sum);
     find_top(logits, n, n_top, top_ids);
     for (uint32_t i = 0; i < n_top; i++)
         top[i] = (float)((double)logits[top_ids[i]] - all);
