@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "constrain/check_internal.h"
+#include "text/utf8.h"
 
 /* Bytes of a message's three parts, which together are below SL_ERROR_MESSAGE_MAX. */
 #define POINTER_BYTES 100u
@@ -174,7 +175,7 @@ static sl_status match(sl__checker *k, const sl__dfa *dfa, const char *text, siz
     for (size_t i = 0; dfa->next && i < len;) {
         uint32_t cp;
         uint8_t spelled[12];
-        i += sl__decode_utf8((const uint8_t *)text + i, &cp);
+        i += sl_utf8_decode_valid((const uint8_t *)text + i, &cp);
         size_t n = sl__spell_character(cp, false, spelled);
         for (size_t b = 0; b < n; b++) {
             state = dfa->next[state * dfa->n_classes + dfa->class_of[spelled[b]]];

@@ -127,7 +127,6 @@ SL_MUST_USE sl_status sl__spell_string(sl__compiler *c, const char *text, size_t
                                        sl__vector *v);
 /* Append a value's, without spaces. */
 SL_MUST_USE sl_status sl__spell_value(sl__compiler *c, const sl_json *value, sl__vector *v);
-size_t sl__decode_utf8(const uint8_t *p, uint32_t *cp); /* of valid text */
 uint32_t sl__n_characters(const char *text, size_t len);
 
 /* ---- numbers ------------------------------------------------------------------------------- */

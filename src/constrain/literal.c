@@ -1,23 +1,6 @@
 /* Values as they are written, compared and counted: spelling, equality, decimal numbers. */
 #include "constrain/compile_internal.h"
-
-size_t sl__decode_utf8(const uint8_t *p, uint32_t *cp) {
-    uint32_t c = p[0];
-    if (c < 0x80) {
-        *cp = c;
-        return 1;
-    }
-    if (c < 0xe0) {
-        *cp = (c & 0x1f) << 6 | (p[1] & 0x3fu);
-        return 2;
-    }
-    if (c < 0xf0) {
-        *cp = (c & 0x0f) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
-        return 3;
-    }
-    *cp = (c & 0x07) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
-    return 4;
-}
+#include "text/utf8.h"
 
 uint32_t sl__n_characters(const char *text, size_t len) {
     uint32_t n = 0;
@@ -79,7 +62,7 @@ sl_status sl__spell_string(sl__compiler *c, const char *text, size_t len, sl__ve
     while (!st && p < end) {
         uint32_t cp;
         uint8_t out[12];
-        p += sl__decode_utf8(p, &cp);
+        p += sl_utf8_decode_valid(p, &cp);
         st = add_bytes(c, v, out, sl__spell_character(cp, !c->vocab->has_all_bytes, out));
     }
     return st ? st : add_bytes(c, v, "\"", 1);

@@ -6,6 +6,7 @@
  * behind, word boundaries, properties of Unicode. A pattern is searched for, as JSON Schema says: it
  * need not match the whole string. */
 #include "constrain/compile_internal.h"
+#include "text/utf8.h"
 
 #define GROUP_DEPTH_MAX 32
 #define REPEAT_MAX 1000u
@@ -231,7 +232,7 @@ static sl_status take_escape(parser *p, sl__vector *set, uint32_t *cp) {
 static sl_status take_character(parser *p, sl__vector *set, uint32_t *cp) {
     if (take(p, '\\'))
         return take_escape(p, set, cp);
-    p->at += sl__decode_utf8(p->at, cp);
+    p->at += sl_utf8_decode_valid(p->at, cp);
     return SL_OK;
 }
 

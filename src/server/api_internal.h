@@ -138,6 +138,9 @@ typedef enum api_join {
     API_JOIN_MESSAGE, /* part of the turn before, if that has the role; a blank line goes between their texts */
     API_JOIN_BLOCK, /* the same, and nothing goes between */
 } api_join;
+/* Each message of a list, in order, to `add`; errors name the message. A list without any is refused. */
+sl_status sl__req_messages(api_reader *r, const sl_json *v,
+                           sl_status (*add)(api_reader *r, const sl_json *message));
 /* The turn of what is said next, or NULL after an error. */
 api_turn *sl__turn(api_reader *r, api_role role, api_join join);
 sl_status sl__turn_text(api_reader *r, api_turn *turn, const char *text, size_t len);

@@ -168,20 +168,11 @@ static sl_status read_system(api_reader *r, const sl_json *v, const api_field *f
 }
 
 static sl_status read_messages(api_reader *r, const sl_json *v, const api_field *f, void *into) {
-    size_t i = 0;
     (void)f;
     (void)into;
-    if (v->type != SL_JSON_ARRAY)
-        return sl__req_wrong_type(r, v, "an array");
-    if (!v->child)
-        return sl__req_fail(r, SL_API_ERR_INVALID, "expected at least one message, found none");
-    for (const sl_json *m = v->child; m; m = m->next, i++) {
-        size_t mark = sl__req_enter_index(r, i);
-        sl_status st = add_message(r, m);
-        if (st)
-            return st;
-        sl__req_leave(r, mark);
-    }
+    sl_status st = sl__req_messages(r, v, add_message);
+    if (st)
+        return st;
     if (r->last_turn && r->last_turn->role == API_ASSISTANT)
         return sl__req_fail(
             r, SL_API_ERR_UNSUPPORTED,

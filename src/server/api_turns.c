@@ -6,6 +6,23 @@
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
+sl_status sl__req_messages(api_reader *r, const sl_json *v,
+                           sl_status (*add)(api_reader *r, const sl_json *message)) {
+    size_t i = 0;
+    if (v->type != SL_JSON_ARRAY)
+        return sl__req_wrong_type(r, v, "an array");
+    if (!v->child)
+        return sl__req_fail(r, SL_API_ERR_INVALID, "expected at least one message, found none");
+    for (const sl_json *m = v->child; m; m = m->next, i++) {
+        size_t mark = sl__req_enter_index(r, i);
+        sl_status st = add(r, m);
+        if (st)
+            return st;
+        sl__req_leave(r, mark);
+    }
+    return SL_OK;
+}
+
 api_turn *sl__turn(api_reader *r, api_role role, api_join join) {
     api_turn *last = r->last_turn;
     if (last && last->role == role && (join != API_JOIN_NEVER || role == API_SYSTEM)) {

@@ -20,7 +20,7 @@ STANDS_ON = {
     "kernels": ["tensor"],
     "backend": ["kernels"],
     "text": ["base"],
-    "constrain": ["base"],
+    "constrain": ["text"],  # of it only UTF-8
     "model": ["backend"],
     "store": ["io", "tensor", "model"],
     "vision": ["backend"],
